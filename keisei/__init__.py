@@ -1,0 +1,3 @@
+"""Keisei trains game-playing agents in parallel."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""What `keisei bench` measures."""

@@ -1,0 +1,42 @@
+"""Benchmark results as tables for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+_ROWS = (
+    ("Random play, compact positions and legal lists, one thread", "rules", "rules"),
+    ("… all threads", "rules_all_threads", None),
+    ("… with dense mask and 46 float planes, one thread", "obs_mask", "obs_mask"),
+    ("… all threads", "obs_mask_all_threads", None),
+    ("Perft 5, one thread", "perft", "perft"),
+)
+_PEERS = ("cshogi", "rsshogi", "pgx")
+
+
+def engine_table(report: dict[str, Any]) -> RenderableType:
+    """The report of `bench_engine`: rates a second, then ratios and start-up."""
+    rates: dict[str, float] = {**report["steps_per_second"], **report["perft_nodes_per_second"]}
+    table = Table(title=f"Steps or nodes per second ({report['threads']} threads)")
+    table.add_column("")
+    for side in ("keisei", *_PEERS):
+        table.add_column(side, justify="right")
+    for title, ours, theirs in _ROWS:
+        peers = [rates.get(f"{peer}_{theirs}") for peer in _PEERS]
+        table.add_row(title, *(_number(rate) for rate in (rates[ours], *peers)))
+    facts = Table(show_header=False)
+    for name, value in report.items():
+        if isinstance(value, float):
+            facts.add_row(name, f"{value:.2f}")
+    facts.add_row("bytes_per_game", str(report["bytes_per_game"]))
+    missing = report["opponents_missing"]
+    if missing:
+        facts.add_row("not installed (extra `peers`)", ", ".join(missing))
+    return Group(table, facts)
+
+
+def _number(rate: float | None) -> str:
+    return "" if rate is None else f"{rate:,.0f}"

@@ -1,0 +1,93 @@
+"""The `keisei` command: one short function per verb."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+app = typer.Typer(
+    help="Keisei trains game-playing agents in parallel.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+bench_app = typer.Typer(help="Measure speed.", no_args_is_help=True)
+app.add_typer(bench_app, name="bench")
+
+BAD_INPUT = 2
+INTERRUPTED = 130
+
+
+@contextmanager
+def _one_sentence_for_bad_input() -> Iterator[None]:
+    """Turn errors about the user's input into one sentence and exit code 2."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        sys.stderr.write(f"keisei: {error}\n")
+        raise typer.Exit(BAD_INPUT) from None
+
+
+@app.command(epilog='Example: echo \'{"moves": ["7g7f"]}\' | keisei position')
+def position() -> None:
+    """The rules as an oracle: JSON lines in, JSON lines out.
+
+    Each line is {"sfen": "…", "moves": ["7g7f", …]}, both optional.
+    """
+    from keisei.shogi.oracle import describe
+
+    for line in sys.stdin.buffer:
+        if line.strip():
+            try:
+                question = json.loads(line)
+            except (ValueError, RecursionError):
+                answer: dict[str, Any] = {"error": "the line is not JSON"}
+            else:
+                answer = describe(question)
+            sys.stdout.write(json.dumps(answer) + "\n")
+            sys.stdout.flush()
+
+
+@app.command(epilog="Example: keisei perft --depth 5")
+def perft(
+    depth: Annotated[int, typer.Option(min=0, help="Length of the move sequences.")],
+    sfen: Annotated[str | None, typer.Option(help="Position; default: the start.")] = None,
+) -> None:
+    """Count the sequences of legal moves of a given length."""
+    from keisei.shogi.perft import perft as count
+    from keisei.shogi.sfen import START_SFEN
+
+    with _one_sentence_for_bad_input():
+        typer.echo(count(depth, sfen or START_SFEN))
+
+
+@bench_app.command(epilog="Example: keisei bench engine --json")
+def engine(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    rounds: Annotated[int, typer.Option(min=1, help="How often all sides take turns.")] = 7,
+    seconds: Annotated[float, typer.Option(min=0.01, help="Length of one turn.")] = 0.5,
+) -> None:
+    """The shogi engine against cshogi, rsshogi and Pgx, whichever are installed."""
+    from keisei.bench.engine import bench_engine
+    from keisei.bench.report import engine_table
+
+    report = bench_engine(rounds, seconds)
+    if as_json:
+        typer.echo(json.dumps(report, indent=1))
+    else:
+        Console().print(engine_table(report))
+
+
+def main() -> None:
+    """Run the command line; Ctrl-C ends it without a traceback."""
+    try:
+        app()
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
