@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,7 +31,10 @@ def _one_sentence_for_bad_input() -> Iterator[None]:
     """Turn errors about the user's input into one sentence and exit code 2."""
     try:
         yield
-    except (ValueError, OSError) as error:
+    except OSError as error:
+        sys.stderr.write(f"keisei: cannot write {error.filename}: {error.strerror}\n")
+        raise typer.Exit(BAD_INPUT) from None
+    except ValueError as error:
         sys.stderr.write(f"keisei: {error}\n")
         raise typer.Exit(BAD_INPUT) from None
 
@@ -66,6 +70,25 @@ def perft(
 
     with _one_sentence_for_bad_input():
         typer.echo(count(depth, sfen or START_SFEN))
+
+
+@app.command(epilog="Example: keisei convert game.kif --to csa game.csa")
+def convert(
+    source: Annotated[Path, typer.Argument(metavar="IN", help="A file of games.")],
+    to: Annotated[str, typer.Option(help="kif (Shift-JIS), kifu (UTF-8), csa, usi or sfen.")],
+    target: Annotated[
+        Path | None, typer.Argument(metavar="[OUT]", help="Default: standard output.")
+    ] = None,
+) -> None:
+    """Turn game records of any format into any other."""
+    from keisei.shogi.notation.conversion import known_format, read_games, write_games
+
+    with _one_sentence_for_bad_input():
+        output = sys.stdout.buffer if target is None else target
+        with warnings.catch_warnings(record=True) as notes:
+            write_games(read_games(source), known_format(to), output)
+        for note in notes:
+            sys.stderr.write(f"keisei: {note.message}\n")
 
 
 @bench_app.command(epilog="Example: keisei bench engine --json")

@@ -183,9 +183,7 @@ def bench_engine(rounds: int = 7, seconds: float = 0.5) -> dict[str, Any]:
         **_ratios(history),
         **start_up_seconds(),
         "bytes_per_game": VectorShogi(1).bytes_per_game,
-        "opponents_missing": [
-            name for name in PEER_NAMES if f"{name}_rules" not in contestants
-        ],
+        "opponents_missing": [name for name in PEER_NAMES if f"{name}_rules" not in contestants],
     }
 
 

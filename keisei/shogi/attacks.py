@@ -181,14 +181,20 @@ def attacked_by_opponent(theirs, occupied_low, occupied_high):
         ray_low, ray_high = ray_attacks(DOWN, square, occupied_low, occupied_high)
         low |= ray_low
         high |= ray_high
-    left_low, left_high = theirs[ROOKS, 0] | theirs[DRAGONS, 0], theirs[ROOKS, 1] | theirs[DRAGONS, 1]
+    left_low, left_high = (
+        theirs[ROOKS, 0] | theirs[DRAGONS, 0],
+        theirs[ROOKS, 1] | theirs[DRAGONS, 1],
+    )
     while left_low | left_high:
         square = lowest_square(left_low, left_high)
         left_low, left_high = without_lowest(left_low, left_high)
         ray_low, ray_high = slides_orthogonally(square, occupied_low, occupied_high)
         low |= ray_low
         high |= ray_high
-    left_low, left_high = theirs[BISHOPS, 0] | theirs[HORSES, 0], theirs[BISHOPS, 1] | theirs[HORSES, 1]
+    left_low, left_high = (
+        theirs[BISHOPS, 0] | theirs[HORSES, 0],
+        theirs[BISHOPS, 1] | theirs[HORSES, 1],
+    )
     while left_low | left_high:
         square = lowest_square(left_low, left_high)
         left_low, left_high = without_lowest(left_low, left_high)

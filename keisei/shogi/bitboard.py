@@ -8,7 +8,7 @@ its sign bit, so everything stays int64 and the compiler never mixes signed with
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 from numba import config, types
@@ -47,7 +47,7 @@ DIRECTION_STEPS = (  # (ranks, files) of one step; ranks count downwards
 OPPOSITE = (DOWN, DOWN_RIGHT, DOWN_LEFT, RIGHT, LEFT, UP, UP_RIGHT, UP_LEFT)
 
 
-def step_from(square: int, direction: int) -> int:
+def step_from(square: int, direction: SupportsIndex) -> int:
     """The square one step away in `direction`, or -1 when that is off the board."""
     ranks, files = DIRECTION_STEPS[direction]
     rank, file = square // 9 + ranks, square % 9 + files
@@ -65,7 +65,7 @@ def square_set(squares: Any) -> tuple[int, int]:
     return low, high
 
 
-def _ray_squares(square: int, direction: int) -> list[int]:
+def _ray_squares(square: int, direction: SupportsIndex) -> list[int]:
     squares = []
     while (square := step_from(square, direction)) >= 0:
         squares.append(square)
@@ -74,7 +74,8 @@ def _ray_squares(square: int, direction: int) -> list[int]:
 
 def _make_rays() -> np.ndarray:
     """[8, 83, 2] int64: row square + 1 is the ray from that square; rows 0 and 82 are empty,
-    so that "no blocker" (square -1 or 81) needs no branch."""
+    so that "no blocker" (square -1 or 81) needs no branch.
+    """
     rays = np.zeros((8, 83, 2), np.int64)
     for direction in range(8):
         for square in range(81):

@@ -108,7 +108,10 @@ class DenseView:
         """Bring `mask` and `planes` up to date with the games."""
         games = self._games
         arrays = (
-            games.outputs, *self._shown, self.mask, self.planes.reshape(games.num_games, PLANES, 81)
+            games.outputs,
+            *self._shown,
+            self.mask,
+            self.planes.reshape(games.num_games, PLANES, 81),
         )
         if games.threads == 1:
             _update_range(0, games.num_games, *arrays)

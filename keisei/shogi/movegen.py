@@ -251,7 +251,7 @@ def _pinned_moves(legal, row, count, board, king, pinned_low, pinned_high, occup
 
 @kernel
 def _pins_and_checkers(king, own, theirs, occupied_low, occupied_high):
-    """(pinned low, high, checkers low, high): own pieces pinned to the king, sliders giving check."""
+    """(pinned low, high, checkers low, high): own pieces pinned, sliders that give check."""
     pinned_low = pinned_high = checkers_low = checkers_high = EMPTY
     low, high = sliders_on_lines_of(king, theirs)
     while low | high:
@@ -355,9 +355,7 @@ def _moves(game, legal, row, mating_square):
 
     free_low = ~pinned_low
     free_high = ~pinned_high
-    count = _small_piece_moves(
-        legal, row, count, own, free_low, free_high, target_low, target_high
-    )
+    count = _small_piece_moves(legal, row, count, own, free_low, free_high, target_low, target_high)
     count = _slider_moves(
         legal,
         row,
@@ -383,7 +381,7 @@ def _moves(game, legal, row, mating_square):
 
 @kernel
 def _pawn_drop_that_checks(game):
-    """The square where we may drop a pawn that checks and is defended: perhaps mate, so forbidden."""
+    """The square where a pawn drop would check and the pawn be defended: perhaps forbidden."""
     us = game.mover & 1
     their_king = np.int64(game.king[1 - us])
     if game.hands[us, 0] == 0 or their_king < 9:  # no pawn, no king, or a king on our first rank

@@ -12,9 +12,7 @@ BLACK, WHITE = 0, 1
 
 # NumPy numbers: see the directions in `bitboard`.
 PAWN, LANCE, KNIGHT, SILVER, GOLD, BISHOP, ROOK, KING = map(np.int64, range(1, 9))
-TOKIN, PROMOTED_LANCE, PROMOTED_KNIGHT, PROMOTED_SILVER, HORSE, DRAGON = map(
-    np.int64, range(9, 15)
-)
+TOKIN, PROMOTED_LANCE, PROMOTED_KNIGHT, PROMOTED_SILVER, HORSE, DRAGON = map(np.int64, range(9, 15))
 
 LETTERS = ("", "P", "L", "N", "S", "G", "B", "R", "K", "+P", "+L", "+N", "+S", "+B", "+R")
 """SFEN letters by piece number."""

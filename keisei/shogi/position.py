@@ -98,7 +98,7 @@ def spend(game, colour, kind):
     game.key -= HAND_KEYS[colour, kind]
 
 
-def decode_board_move(action):
+def decode_board_move(action: int) -> tuple[int, int, int]:
     """(from, to, promotes) of an action below `BOARD_MOVES`, squares in the mover's view."""
     pair = action >> 1
     origin = pair // 80
@@ -106,7 +106,7 @@ def decode_board_move(action):
     return origin, target + (target >= origin), action & 1
 
 
-def decode_drop(action):
+def decode_drop(action: int) -> tuple[int, int]:
     """(to, kind) of an action from `BOARD_MOVES` up."""
     drop = action - BOARD_MOVES
     target = drop // 7

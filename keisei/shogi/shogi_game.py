@@ -27,6 +27,11 @@ from keisei.shogi.sfen import START_SFEN, format_sfen, parse_sfen, piece_letters
 from keisei.shogi.squares import RANKS, square_number
 
 DeclarationResult = Literal["win", "draw", "none"]
+_DECLARATION_RESULTS: dict[int, DeclarationResult] = {
+    CONTINUES: "none",
+    DRAW: "draw",
+    MOVER_WINS: "win",
+}
 _NO_LIMIT = 2**31 - 1
 _FIRST_CAPACITY = 128
 
@@ -122,9 +127,7 @@ class ShogiGame:
         game = self._game
         in_check, repetitions = int(game.in_check), int(game.repetitions)
         captured = int(make_move(game, action))
-        self._past.append(
-            _Before(action, captured, in_check, repetitions, self._first_occurrence)
-        )
+        self._past.append(_Before(action, captured, in_check, repetitions, self._first_occurrence))
         self.moves.append(text)
         self._count = int(generate(game, self._legal, 0))
         self._first_occurrence = int(record_position(game, self._keys, self._check_runs, 0))
@@ -161,7 +164,7 @@ class ShogiGame:
     def declaration(self, rule: Literal[24, 27] = 27) -> DeclarationResult:
         """What the mover would get by declaring an entered king now."""
         verdict = declaration_verdict(self._game, rule)
-        return {CONTINUES: "none", DRAW: "draw", MOVER_WINS: "win"}[int(verdict)]
+        return _DECLARATION_RESULTS[int(verdict)]
 
     def piece_at(self, square: str) -> str | None:
         """SFEN letters of the piece on a square such as "7g", upper case for black."""
@@ -191,8 +194,14 @@ class ShogiGame:
         hands = ["".join(_hand_text(self.hand(colour))) or "-" for colour in (BLACK, WHITE)]
         turn = "black" if self.mover == BLACK else "white"
         check = ", in check" if self.in_check else ""
-        return "\n".join([f"white holds {hands[WHITE]}", *rows, f"black holds {hands[BLACK]}",
-                          f"{turn} to move{check}"])
+        return "\n".join(
+            [
+                f"white holds {hands[WHITE]}",
+                *rows,
+                f"black holds {hands[BLACK]}",
+                f"{turn} to move{check}",
+            ]
+        )
 
     def _action(self, move: str | int) -> int:
         return PolicyOutputMapper.action_of(move, self.mover) if isinstance(move, str) else move

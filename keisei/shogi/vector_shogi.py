@@ -97,9 +97,7 @@ class VectorShogi:
                 np.uint64((first_game + row) % 2**64),
             )
         self.reset()
-        _require(
-            bool(self.legal_counts.all()), "start_sfen is a position without legal moves"
-        )
+        _require(bool(self.legal_counts.all()), "start_sfen is a position without legal moves")
 
     def reset(self) -> Outputs:
         """Begin new games everywhere; the random streams go on."""

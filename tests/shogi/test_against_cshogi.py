@@ -6,8 +6,8 @@ import pytest
 from keisei.shogi.judging import Reason
 from keisei.shogi.pieces import HAND_LETTERS
 from keisei.shogi.policy_output_mapper import PolicyOutputMapper
-from keisei.shogi.shogi_game import ShogiGame
 from keisei.shogi.sfen import START_SFEN
+from keisei.shogi.shogi_game import ShogiGame
 from keisei.shogi.vector_shogi import VectorShogi
 from tests.shogi.reference import RepetitionReference, cshogi_actions
 
@@ -92,7 +92,7 @@ def test_4000_positions_of_mate_problems_with_one_king():
         (
             "4k4/9/4P4/9/9/9/9/9/9 b 2R2B4G4S4N4L16P 1",
             "7nl/7k1/6ppp/9/9/9/9/9/9 b RB2Gr 1",
-            "9/9/9/9/9/9/9/4p4/4K4 w 2r2b4g4s4n4l16p 1",
+            "9/9/9/9/9/9/4p4/9/4K4 w 2r2b4g4s4n4l16p 1",
         )
     ):
         compare_games(sfen, positions=1400, seed=seed, rows=8)

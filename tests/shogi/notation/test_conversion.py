@@ -11,21 +11,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from keisei.shogi.conversion import (
+from keisei.shogi.errors import NotationError
+from keisei.shogi.notation.conversion import (
     RECORD_FORMATS,
     RecordFormat,
     read_games,
     sniff_format,
     write_games,
 )
-from keisei.shogi.csa_reader import read_csa
-from keisei.shogi.csa_writer import write_csa
-from keisei.shogi.errors import NotationError
-from keisei.shogi.kif_reader import read_kif
-from keisei.shogi.kif_writer import write_kif
-from keisei.shogi.position_lines import read_position_lines, write_sfen, write_usi
-from keisei.shogi.record_text import decode_record
-from keisei.shogi.records import Ending, GameRecord, RecordedMove
+from keisei.shogi.notation.csa_reader import read_csa
+from keisei.shogi.notation.csa_writer import write_csa
+from keisei.shogi.notation.kif_reader import read_kif
+from keisei.shogi.notation.kif_writer import write_kif
+from keisei.shogi.notation.position_lines import read_position_lines, write_sfen, write_usi
+from keisei.shogi.notation.record_text import decode_record
+from keisei.shogi.notation.records import Ending, GameRecord, RecordedMove
 from keisei.shogi.sfen import START_SFEN
 
 RECORDS = Path(__file__).parent / "records"

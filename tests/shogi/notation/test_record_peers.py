@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from keisei.shogi.conversion import RecordFormat, read_games, write_games
-from keisei.shogi.csa_reader import read_csa
-from keisei.shogi.csa_writer import write_csa
-from keisei.shogi.kif_reader import read_kif
-from keisei.shogi.kif_words import HANDICAPS
-from keisei.shogi.kif_writer import write_kif
-from keisei.shogi.records import Ending, GameRecord, RecordedMove
+from keisei.shogi.notation.conversion import RecordFormat, read_games, write_games
+from keisei.shogi.notation.csa_reader import read_csa
+from keisei.shogi.notation.csa_writer import write_csa
+from keisei.shogi.notation.kif_reader import read_kif
+from keisei.shogi.notation.kif_words import HANDICAPS
+from keisei.shogi.notation.kif_writer import write_kif
+from keisei.shogi.notation.records import Ending, GameRecord, RecordedMove
 from keisei.shogi.sfen import START_SFEN
 from keisei.shogi.shogi_game import ShogiGame
 

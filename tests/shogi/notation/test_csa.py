@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from keisei.shogi.conversion import read_games
-from keisei.shogi.csa_reader import read_csa
-from keisei.shogi.csa_words import ENDING_OF_WORD
-from keisei.shogi.csa_writer import write_csa
 from keisei.shogi.errors import IllegalMoveError, NotationError
-from keisei.shogi.kif_words import HANDICAPS
-from keisei.shogi.records import Ending, GameRecord, RecordedMove
+from keisei.shogi.notation.conversion import read_games
+from keisei.shogi.notation.csa_reader import read_csa
+from keisei.shogi.notation.csa_words import ENDING_OF_WORD
+from keisei.shogi.notation.csa_writer import write_csa
+from keisei.shogi.notation.kif_words import HANDICAPS
+from keisei.shogi.notation.records import Ending, GameRecord, RecordedMove
 from keisei.shogi.sfen import START_SFEN
 
 RECORDS = Path(__file__).parent / "records"

@@ -1,0 +1,35 @@
+# Every target sets up .venv by itself when it is missing or older than the dependency files.
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: test lint bench clean
+.DELETE_ON_ERROR:
+
+.venv/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(INSTALL) -e '.[dev]'
+	touch $@
+
+.venv/peers-ready: .venv/ready
+	$(INSTALL) -e '.[dev,peers]'
+	touch $@
+
+test: lint  ## lint, all tests, then the rules once more uncompiled for their coverage
+	$(BIN)/coverage erase
+	$(BIN)/coverage run --parallel-mode -m pytest
+	NUMBA_DISABLE_JIT=1 $(BIN)/coverage run --parallel-mode -m pytest -m uncompiled
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report --include='keisei/shogi/*' --fail-under=95
+
+lint: .venv/ready  ## style, types, and which package may import which
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: .venv/peers-ready  ## our engine against the others that can be installed here
+	$(BIN)/keisei bench engine
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage*

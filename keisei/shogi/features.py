@@ -1,0 +1,215 @@
+"""Feature sets: what a network sees of compact positions, expanded by torch on any device.
+
+A feature set turns positions [B, 100] int8 (see `batch.POSITION_BYTES`) into planes [B, C, 9, 9] in
+the mover's view. Planes of pieces are ordered by piece number, those of hands P L N S G B R.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from keisei.shogi.attacks import SLIDE_DIRECTIONS, STEP_DIRECTIONS
+from keisei.shogi.batch import COLOUR, IN_CHECK, OWN_HAND, PLY_HIGH, PLY_LOW, REPETITIONS
+from keisei.shogi.bitboard import DIRECTION_STEPS
+from keisei.shogi.pieces import PIECES_IN_A_SET
+
+NUM_PIECES = 14
+HAND_SIZES = PIECES_IN_A_SET[1:8]
+"""The most a hand can hold of each kind."""
+UNARY_SIZES = (8, *HAND_SIZES[1:])
+"""How far the unary planes of each kind count: more pawns than 8 look like 8."""
+ATTACKER_LEVELS = (1, 2, 3)
+PLY_SCALE, REPETITIONS_SCALE = 512, 3
+
+# The first plane of each group.
+OWN_PIECES = 0
+THEIR_PIECES = OWN_PIECES + NUM_PIECES
+OWN_HAND_COUNTS = THEIR_PIECES + NUM_PIECES
+THEIR_HAND_COUNTS = OWN_HAND_COUNTS + len(HAND_SIZES)
+COLOUR_PLANE = THEIR_HAND_COUNTS + len(HAND_SIZES)
+PLY_PLANE, REPETITIONS_PLANE, IN_CHECK_PLANE = range(COLOUR_PLANE + 1, COLOUR_PLANE + 4)
+CORE46_PLANES = IN_CHECK_PLANE + 1
+
+OWN_ATTACKS = CORE46_PLANES
+THEIR_ATTACKS = OWN_ATTACKS + NUM_PIECES
+OWN_ATTACKER_LEVELS = THEIR_ATTACKS + NUM_PIECES
+THEIR_ATTACKER_LEVELS = OWN_ATTACKER_LEVELS + len(ATTACKER_LEVELS)
+OWN_UNARY_HAND = THEIR_ATTACKER_LEVELS + len(ATTACKER_LEVELS)
+THEIR_UNARY_HAND = OWN_UNARY_HAND + sum(UNARY_SIZES)
+ATTACK_PLANES = THEIR_UNARY_HAND + sum(UNARY_SIZES)
+
+_RAYS = 8
+"""The directions of queens' moves; knights' jumps come after them."""
+_MOST_LOOKS = 8
+"""No kind attacks in more ways, see `_attacker_counts`."""
+
+
+class Expand(Protocol):
+    """Turns positions [B, 100] int8 into planes [B, C, 9, 9] of `dtype` on the same device."""
+
+    def __call__(self, positions: Tensor, *, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Expand `positions`."""
+
+
+@dataclass(frozen=True)
+class FeatureSet:
+    """One way to show positions to a network."""
+
+    name: str
+    num_planes: int
+    expand: Expand
+
+
+def feature_set(name: str) -> FeatureSet:
+    """The feature set called `name`."""
+    if name not in FEATURE_SETS:
+        raise ValueError(f"no feature set is called {name!r}; choose from {list(FEATURE_SETS)}")
+    return FEATURE_SETS[name]
+
+
+def expand_core46(positions: Tensor, *, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Pieces, hands, colour, ply, earlier occurrences and check: [B, 46, 9, 9]."""
+    return _join([_pieces(positions), _scalars(positions)], dtype)
+
+
+def expand_attack(positions: Tensor, *, dtype: torch.dtype = torch.float32) -> Tensor:
+    """core46, what each kind attacks, how many attack a square, unary hands: [B, 136, 9, 9]."""
+    parts = [_pieces(positions), _scalars(positions), *_attacks(positions), _unary_hands(positions)]
+    return _join(parts, dtype)
+
+
+FEATURE_SETS = {
+    "core46": FeatureSet("core46", CORE46_PLANES, expand_core46),
+    "attack": FeatureSet("attack", ATTACK_PLANES, expand_attack),
+}
+
+
+def _join(parts: list[Tensor], dtype: torch.dtype) -> Tensor:
+    """Join parts [B, planes, 81], or [B, planes, 1] where all squares are alike."""
+    planes = torch.cat([part.to(dtype).expand(-1, -1, 81) for part in parts], dim=1)
+    return planes.view(*planes.shape[:2], 9, 9)
+
+
+def _pieces(positions: Tensor) -> Tensor:
+    """Where the pieces of both sides stand: [B, 28, 81] bool."""
+    board = positions[:, :OWN_HAND]
+    sides = torch.stack([board, -board], dim=1).unsqueeze(2)
+    return torch.eq(sides, _tables(positions.device).piece_numbers.view(-1, 1)).flatten(1, 2)
+
+
+def _scalars(positions: Tensor) -> Tensor:
+    """Hands, colour, ply, earlier occurrences and check, scaled to at most 1: [B, 18, 1] float."""
+    low, high = (positions[:, PLY_LOW : PLY_HIGH + 1].int() & 255).unbind(1)
+    ply = (low + 256 * high).clamp(max=PLY_SCALE).unsqueeze(1)
+    hands_and_colour = positions[:, OWN_HAND : COLOUR + 1]
+    repetitions, in_check = (positions[:, byte : byte + 1] for byte in (REPETITIONS, IN_CHECK))
+    scalars = torch.cat([hands_and_colour, ply, repetitions, in_check], dim=1)
+    return scalars.div(_tables(positions.device).scales).unsqueeze(2)
+
+
+def _unary_hands(positions: Tensor) -> Tensor:
+    """Whether a side holds at least 1, 2, ... of each kind: [B, 56, 1] bool."""
+    tables = _tables(positions.device)
+    held = positions[:, OWN_HAND:COLOUR].index_select(1, tables.unary_slots)
+    return torch.ge(held, tables.unary_levels).unsqueeze(2)
+
+
+def _attacks(positions: Tensor) -> tuple[Tensor, Tensor]:
+    """What each kind attacks, [B, 28, 81] bool, and what 1, 2 and 3 pieces attack, [B, 6, 81]."""
+    counts = _attacker_counts(positions)
+    attackers = counts.sum(0, keepdim=True, dtype=torch.int8)
+    levels = _tables(positions.device).attacker_levels.view(-1, 1, 1, 1, 1)
+    return _in_movers_view(counts > 0), _in_movers_view(attackers >= levels)
+
+
+def _attacker_counts(positions: Tensor) -> Tensor:
+    """How many pieces of each kind attack each square: [14, 9, 9, 2, B] int8, in each side's view.
+
+    Each square looks back along each direction, at the piece one step away and at the first piece
+    in sight, and is attacked by it if it moves that way.
+    """
+    tables = _tables(positions.device)
+    board = positions[:, :OWN_HAND].t()
+    views = torch.stack([board, -board.flip(0)], dim=1).view(9, 9, 2, -1)
+    steps = [_shifted(views, direction, 1) for direction in range(len(DIRECTION_STEPS))]
+    slides = steps[:_RAYS]
+    for reach in (1, 2, 4):  # the first piece within 2, then 4, then 8 steps
+        slides = [
+            sight + _shifted(sight, direction, reach) * (sight == 0)
+            for direction, sight in enumerate(slides)
+        ]
+    looks = torch.stack([*steps, *slides, torch.zeros_like(views)])
+    seen = looks.index_select(0, tables.looks_of_kind).view(NUM_PIECES, _MOST_LOOKS, *views.shape)
+    hits = torch.eq(seen, tables.piece_numbers.view(-1, 1, 1, 1, 1, 1))
+    return hits.view(torch.int8).sum(1, dtype=torch.int8)  # faster than summing bool
+
+
+def _shifted(boards: Tensor, direction: int, distance: int) -> Tensor:
+    """The contents of boards [9, 9, 2, B] moved along a direction; zeros come in at the edge."""
+    ranks, files = (distance * step for step in DIRECTION_STEPS[direction])
+    return pad(boards, (0, 0, 0, 0, files, -files, ranks, -ranks))
+
+
+def _in_movers_view(planes: Tensor) -> Tensor:
+    """Planes [K, 9, 9, 2, B] in each side's own view as the mover sees them: [B, 2 * K, 81]."""
+    own, theirs = planes.flatten(1, 2).unbind(2)
+    return torch.stack([own, theirs.flip(1)]).permute(3, 0, 1, 2).flatten(1, 2)
+
+
+class _Tables(NamedTuple):
+    """The constants of the expansion, on one device."""
+
+    piece_numbers: Tensor  # [14]
+    scales: Tensor  # [18]
+    unary_slots: Tensor  # [56]: 0-6 a kind in the own hand, 7-13 in theirs
+    unary_levels: Tensor  # [56]
+    attacker_levels: Tensor  # [3]
+    looks_of_kind: Tensor  # [14 * 8]
+
+
+def _tables(device: torch.device) -> _Tables:
+    return _make_tables(device)
+
+
+# Dynamo traces through `functools.cache`: a compiled graph would make the tables, and copy them to
+# the GPU, in every call. The mark makes them constants of the graph. It is all that
+# `torch.compiler.assume_constant_result` sets, but that imports Dynamo: 0.9 s and 70 MB in each
+# process that only plays.
+_tables._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+@cache
+def _make_tables(device: torch.device) -> _Tables:
+    def constant(numbers: Sequence[int], dtype: torch.dtype = torch.int64) -> Tensor:
+        return torch.tensor(numbers, dtype=dtype, device=device)
+
+    hand_kinds = len(HAND_SIZES)
+    unary_kinds = [kind for kind in range(hand_kinds) for _ in range(UNARY_SIZES[kind])]
+    unary_levels = [level for size in UNARY_SIZES for level in range(1, size + 1)]
+    scales = [*HAND_SIZES, *HAND_SIZES, 1, PLY_SCALE, REPETITIONS_SCALE, 1]
+    return _Tables(
+        piece_numbers=constant(range(1, NUM_PIECES + 1), torch.int8),
+        scales=constant(scales, torch.float32),
+        unary_slots=constant(unary_kinds + [hand_kinds + kind for kind in unary_kinds]),
+        unary_levels=constant(unary_levels * 2, torch.int8),
+        attacker_levels=constant(ATTACKER_LEVELS, torch.int8),
+        looks_of_kind=constant(_looks_of_kind()),
+    )
+
+
+def _looks_of_kind() -> list[int]:
+    """For each kind the looks that find it attacking, filled up with the last, at nothing."""
+    first_slide = len(DIRECTION_STEPS)
+    nothing = first_slide + _RAYS
+    looks: list[list[int]] = [[] for _ in range(NUM_PIECES + 1)]
+    for first_look, directions_of in ((0, STEP_DIRECTIONS), (first_slide, SLIDE_DIRECTIONS)):
+        for piece, directions in directions_of.items():
+            looks[int(piece)] += [first_look + int(direction) for direction in directions]
+    return [look for own in looks[1:] for look in own + [nothing] * (_MOST_LOOKS - len(own))]

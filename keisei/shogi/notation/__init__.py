@@ -1,0 +1,1 @@
+"""Game records: KIF, CSA, USI and SFEN files, read and written."""
