@@ -45,10 +45,11 @@ OWN_UNARY_HAND = THEIR_ATTACKER_LEVELS + len(ATTACKER_LEVELS)
 THEIR_UNARY_HAND = OWN_UNARY_HAND + sum(UNARY_SIZES)
 ATTACK_PLANES = THEIR_UNARY_HAND + sum(UNARY_SIZES)
 
-_RAYS = 8
-"""The directions of queens' moves; knights' jumps come after them."""
-_MOST_LOOKS = 8
-"""No kind attacks in more ways, see `_attacker_counts`."""
+# The ways a square looks for its attackers: one step in each direction, then along the rays, which
+# are the directions without the knights' jumps.
+_STEPS, _RAYS = len(DIRECTION_STEPS), 8
+_LOOKS = _STEPS + _RAYS
+_MOST_LOOKS = 8  # no kind attacks in more ways
 
 
 class Expand(Protocol):
@@ -125,41 +126,38 @@ def _attacks(positions: Tensor) -> tuple[Tensor, Tensor]:
     """What each kind attacks, [B, 28, 81] bool, and what 1, 2 and 3 pieces attack, [B, 6, 81]."""
     counts = _attacker_counts(positions)
     attackers = counts.sum(0, keepdim=True, dtype=torch.int8)
-    levels = _tables(positions.device).attacker_levels.view(-1, 1, 1, 1, 1)
+    levels = _tables(positions.device).attacker_levels.view(-1, 1, 1, 1)
     return _in_movers_view(counts > 0), _in_movers_view(attackers >= levels)
 
 
 def _attacker_counts(positions: Tensor) -> Tensor:
-    """How many pieces of each kind attack each square: [14, 9, 9, 2, B] int8, in each side's view.
+    """How many pieces of each kind attack each square: [14, 81, 2, B] int8, in each side's view.
 
     Each square looks back along each direction, at the piece one step away and at the first piece
-    in sight, and is attacked by it if it moves that way.
+    in sight, and is attacked by it if it moves that way. The batch comes last, so that a look
+    copies whole rows.
     """
     tables = _tables(positions.device)
     board = positions[:, :OWN_HAND].t()
-    views = torch.stack([board, -board.flip(0)], dim=1).view(9, 9, 2, -1)
-    steps = [_shifted(views, direction, 1) for direction in range(len(DIRECTION_STEPS))]
-    slides = steps[:_RAYS]
-    for reach in (1, 2, 4):  # the first piece within 2, then 4, then 8 steps
-        slides = [
-            sight + _shifted(sight, direction, reach) * (sight == 0)
-            for direction, sight in enumerate(slides)
-        ]
-    looks = torch.stack([*steps, *slides, torch.zeros_like(views)])
-    seen = looks.index_select(0, tables.looks_of_kind).view(NUM_PIECES, _MOST_LOOKS, *views.shape)
-    hits = torch.eq(seen, tables.piece_numbers.view(-1, 1, 1, 1, 1, 1))
-    return hits.view(torch.int8).sum(1, dtype=torch.int8)  # faster than summing bool
+    views = torch.stack([board, -board.flip(0)], dim=1)  # [81, 2, B]
+    steps = _rows(views, tables.one_step_back)  # [10 * 81, 2, B]
+    slides = steps[: _RAYS * 81]
+    for further_back in tables.further_back:  # the first piece within 2, then 4, then 8 steps
+        slides = slides + _rows(slides, further_back) * (slides == 0)
+    looks = torch.cat([steps, slides]).view(_LOOKS, *views.shape)
+    seen = _rows(looks, tables.looks_of_kind).view(NUM_PIECES, _MOST_LOOKS, *views.shape)
+    hits = torch.eq(seen, tables.piece_numbers.view(-1, 1, 1, 1, 1))
+    return hits.sum(1, dtype=torch.int8)  # summing bool takes longer
 
 
-def _shifted(boards: Tensor, direction: int, distance: int) -> Tensor:
-    """The contents of boards [9, 9, 2, B] moved along a direction; zeros come in at the edge."""
-    ranks, files = (distance * step for step in DIRECTION_STEPS[direction])
-    return pad(boards, (0, 0, 0, 0, files, -files, ranks, -ranks))
+def _rows(rows: Tensor, wanted: Tensor) -> Tensor:
+    """The rows of those numbers; the number after the last means a row of zeros."""
+    return pad(rows, (0, 0) * (rows.dim() - 1) + (0, 1)).index_select(0, wanted)
 
 
 def _in_movers_view(planes: Tensor) -> Tensor:
-    """Planes [K, 9, 9, 2, B] in each side's own view as the mover sees them: [B, 2 * K, 81]."""
-    own, theirs = planes.flatten(1, 2).unbind(2)
+    """Planes [K, 81, 2, B] in each side's own view as the mover sees them: [B, 2 * K, 81]."""
+    own, theirs = planes.unbind(2)
     return torch.stack([own, theirs.flip(1)]).permute(3, 0, 1, 2).flatten(1, 2)
 
 
@@ -171,6 +169,8 @@ class _Tables(NamedTuple):
     unary_slots: Tensor  # [56]: 0-6 a kind in the own hand, 7-13 in theirs
     unary_levels: Tensor  # [56]
     attacker_levels: Tensor  # [3]
+    one_step_back: Tensor  # [10 * 81]: rows of one board
+    further_back: tuple[Tensor, ...]  # [8 * 81] for 1, 2 and 4 steps: rows of 8 boards
     looks_of_kind: Tensor  # [14 * 8]
 
 
@@ -200,16 +200,31 @@ def _make_tables(device: torch.device) -> _Tables:
         unary_slots=constant(unary_kinds + [hand_kinds + kind for kind in unary_kinds]),
         unary_levels=constant(unary_levels * 2, torch.int8),
         attacker_levels=constant(ATTACKER_LEVELS, torch.int8),
+        one_step_back=constant(_rows_back(_STEPS, 1, board_rows=0)),
+        further_back=tuple(constant(_rows_back(_RAYS, n, board_rows=81)) for n in (1, 2, 4)),
         looks_of_kind=constant(_looks_of_kind()),
     )
 
 
+def _rows_back(directions: int, distance: int, *, board_rows: int) -> list[int]:
+    """For each direction and square, the row of the square `distance` steps back.
+
+    The boards of the directions begin `board_rows` apart; 0 means that they share one board.
+    """
+    off_board = max(81, directions * board_rows)
+    rows = []
+    for direction, (ranks, files) in enumerate(DIRECTION_STEPS[:directions]):
+        for square in range(81):
+            rank, file = square // 9 - distance * ranks, square % 9 - distance * files
+            on_board = 0 <= rank < 9 and 0 <= file < 9
+            rows.append(direction * board_rows + rank * 9 + file if on_board else off_board)
+    return rows
+
+
 def _looks_of_kind() -> list[int]:
-    """For each kind the looks that find it attacking, filled up with the last, at nothing."""
-    first_slide = len(DIRECTION_STEPS)
-    nothing = first_slide + _RAYS
+    """For each kind the looks that find it attacking, filled up with a look at nothing."""
     looks: list[list[int]] = [[] for _ in range(NUM_PIECES + 1)]
-    for first_look, directions_of in ((0, STEP_DIRECTIONS), (first_slide, SLIDE_DIRECTIONS)):
+    for first_look, directions_of in ((0, STEP_DIRECTIONS), (_STEPS, SLIDE_DIRECTIONS)):
         for piece, directions in directions_of.items():
             looks[int(piece)] += [first_look + int(direction) for direction in directions]
-    return [look for own in looks[1:] for look in own + [nothing] * (_MOST_LOOKS - len(own))]
+    return [look for own in looks[1:] for look in own + [_LOOKS] * (_MOST_LOOKS - len(own))]

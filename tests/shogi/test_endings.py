@@ -72,6 +72,7 @@ ENDINGS = {
 }
 
 
+@pytest.mark.uncompiled
 @pytest.mark.parametrize("name", ENDINGS)
 @pytest.mark.parametrize("turned", [False, True], ids=["black", "white"])
 def test_each_ending(name, turned):
@@ -92,6 +93,7 @@ def test_each_ending(name, turned):
     assert outcome.winner == (None if loser_or_none is None else 1 - loser_or_none)
 
 
+@pytest.mark.uncompiled
 def test_one_quiet_move_in_three_cycles_makes_it_a_plain_draw():
     # The first two cycles check on every move; in the third one check is left out, and the
     # position before it occurs for the fourth time all the same.
@@ -102,6 +104,7 @@ def test_one_quiet_move_in_three_cycles_makes_it_a_plain_draw():
     assert game.outcome().reason == Reason.REPETITION
 
 
+@pytest.mark.uncompiled
 def test_the_move_limit_truncates_without_a_result():
     games = play(START_SFEN, (ROOK_SHUFFLE * 3)[:10], max_moves=10)
     assert list(games.reason) == [Reason.MAX_MOVES] * 2
@@ -110,6 +113,7 @@ def test_the_move_limit_truncates_without_a_result():
     assert games.final_positions[0, 98] == 10
 
 
+@pytest.mark.uncompiled
 def test_a_mate_on_the_last_ply_counts_as_mate():
     sfen, moves, result, reason = ENDINGS["checkmate"]
     games = play(sfen, moves, max_moves=1)
@@ -118,6 +122,7 @@ def test_a_mate_on_the_last_ply_counts_as_mate():
     assert not games.truncated.any()
 
 
+@pytest.mark.uncompiled
 def test_a_repetition_on_the_last_ply_counts_as_repetition():
     games = play(START_SFEN, ROOK_SHUFFLE * 3, max_moves=12)
     assert list(games.reason) == [Reason.REPETITION] * 2
@@ -126,6 +131,7 @@ def test_a_repetition_on_the_last_ply_counts_as_repetition():
 ENTERED = "4K4/+P+P+P+P+P+P+P+P+P/+R7+R/9/9/9/9/9/4k4 w BG3S 1"
 
 
+@pytest.mark.uncompiled
 @pytest.mark.parametrize("turned", [False, True], ids=["black", "white"])
 @pytest.mark.parametrize(
     ("hand", "rule", "result"),

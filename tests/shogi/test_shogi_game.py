@@ -47,6 +47,7 @@ def test_undo_brings_back_every_earlier_position(seed):
     assert game.sfen() == START_SFEN
 
 
+@pytest.mark.uncompiled
 def test_undo_forgets_occurrences():
     game = ShogiGame()
     shuffle = ["2h3h", "8b7b", "3h2h", "7b8b"]
@@ -75,6 +76,7 @@ def test_asking_for_legal_moves_does_not_end_or_revive_a_game():
         assert game.outcome().reason == Reason.CHECKMATE
 
 
+@pytest.mark.uncompiled
 def test_a_copy_goes_its_own_way():
     game = random_game(1, 40)
     before = everything(game)
@@ -137,6 +139,7 @@ def test_without_a_limit_a_game_may_be_of_any_length():
     assert game.sfen() == "4k4/9/9/9/9/9/9/9/4K4 b - 1"
 
 
+@pytest.mark.uncompiled
 def test_pieces_and_hands_can_be_looked_up():
     game = ShogiGame("4k4/9/+p8/9/9/9/9/9/4K2R1 b 3PGs 1")
     assert game.piece_at("5a") == "k"

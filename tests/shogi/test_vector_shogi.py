@@ -1,5 +1,7 @@
 """`VectorShogi`: streams, splits, threads, states, random starts, bad input."""
 
+import zlib
+
 import numpy as np
 import pytest
 
@@ -89,6 +91,7 @@ def test_one_game_can_move_to_another_batch():
         assert np.array_equal(expected[name][:, 3], found[name][:, 2]), name
 
 
+@pytest.mark.uncompiled
 def test_a_state_remembers_the_repetitions_so_far():
     shuffle = ["2h3h", "8b7b", "3h2h", "7b8b"] * 3
     games = VectorShogi(1, threads=1)
@@ -115,6 +118,7 @@ def test_a_state_of_the_wrong_shape_is_refused_and_nothing_changes():
     assert_same(before, games.state())
 
 
+@pytest.mark.uncompiled
 def test_an_illegal_action_is_named_and_no_game_moves():
     for threads in (1, 2):
         games = VectorShogi(5, threads=threads, seed=5)
@@ -166,6 +170,7 @@ def test_the_given_share_of_games_starts_after_random_plies():
     assert set(everyone.ply.tolist()) == {1, 2, 3}
 
 
+@pytest.mark.uncompiled
 def test_reset_begins_new_games_and_goes_on_with_the_streams():
     games = VectorShogi(4, threads=1, seed=1)
     first = trace(games, 10)["actions"]
@@ -174,6 +179,7 @@ def test_reset_begins_new_games_and_goes_on_with_the_streams():
     assert not np.array_equal(first, trace(games, 10)["actions"])
 
 
+@pytest.mark.uncompiled
 def test_the_position_with_most_legal_moves_fits():
     # 593 moves, the most that any position has.
     sfen = "R8/2K1S1SSk/4B4/9/9/9/9/9/1L1L1L3 b RBGSNLP3g3n17p 1"
@@ -187,6 +193,7 @@ def test_a_game_takes_at_most_16_kilobytes():
     assert VectorShogi(1).bytes_per_game <= 16 * 1024
 
 
+@pytest.mark.uncompiled
 def test_compact_positions_show_the_board_as_the_mover_sees_it():
     games = VectorShogi(1, threads=1)
     position = games.positions[0]
@@ -197,3 +204,17 @@ def test_compact_positions_show_the_board_as_the_mover_sees_it():
     assert list(games.positions[0][72:81]) == [2, 3, 4, 5, 8, 5, 4, 3, 2]
     assert (games.positions[0][64], games.positions[0][70]) == (6, 7)
     assert games.positions[0][95] == 1
+
+
+@pytest.mark.uncompiled
+def test_compiled_and_plain_python_play_the_same_games():
+    """The figure is asserted in both runs of the test: with Numba, and with it switched off."""
+    games = VectorShogi(
+        6, threads=2, seed=4, random_start_share=0.5, random_start_plies=6, max_moves=25
+    )
+    digest = 0
+    for _ in range(40):
+        games.step(games.random_actions())
+        for array in (games.positions, games.legal_counts, games.result, games.reason):
+            digest = zlib.crc32(array.tobytes(), digest)
+    assert digest == 2382980105

@@ -15,6 +15,7 @@ from keisei.shogi.errors import NotationError
 from keisei.shogi.notation.conversion import (
     RECORD_FORMATS,
     RecordFormat,
+    known_format,
     read_games,
     sniff_format,
     write_games,
@@ -214,7 +215,8 @@ def test_nothing_to_write_and_unknown_formats_are_refused(tmp_path: Path) -> Non
     with pytest.raises(NotationError, match="no game to write"):
         write_games([], "csa", tmp_path / "a.csa")
     with pytest.raises(NotationError, match="unknown format 'pgn'; use kif, kifu, csa"):
-        write_games([GameRecord()], cast(RecordFormat, "pgn"), tmp_path / "a.pgn")
+        known_format("pgn")
+    assert known_format("csa") == "csa"
 
 
 def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
