@@ -70,7 +70,7 @@ def test_declaration(case_id):
         # Without the rook the king takes the pawn.
         ("K8/9/9/9/9/9/7lp/7pk/9 b P 1", "P*1i", True),
         # A king on our own last rank has no square behind it to drop on.
-        ("K8/9/9/9/9/9/9/7lp/R6pk b P 1", "P*5e", True),
+        ("K8/9/9/9/9/9/9/7gg/R6sk b P 1", "P*5e", True),
     ],
 )
 def test_pawn_drop_mate_near_our_own_side(sfen, move, legal):
