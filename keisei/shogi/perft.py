@@ -18,12 +18,12 @@ def _count_leaves(game, depth, legal, counts, tried, captured):
 
     legal: [depth, 593] uint16; counts, tried, captured: [depth] int64, all scratch.
     """
-    counts[0] = generate(game, legal, 0)
+    level = np.int64(0)  # not a literal: see the directions in `bitboard`
+    leaves = np.int64(0)
+    counts[0] = generate(game, legal, level)
     if depth == 1:
         return counts[0]
     tried[0] = 0
-    leaves = np.int64(0)
-    level = 0
     while True:
         if tried[level] == counts[level]:
             level -= 1
