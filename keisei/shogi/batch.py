@@ -17,13 +17,14 @@ from keisei.shogi.judging import (
     MAX_MOVES,
     MOVER_LOSES,
     NONE,
+    count_occurrences,
     judge,
     record_position,
     start_history,
 )
 from keisei.shogi.kernels import kernel
 from keisei.shogi.movegen import generate
-from keisei.shogi.position import NUM_ACTIONS, make_move
+from keisei.shogi.position import NUM_ACTIONS, make_move, unmake_move
 from keisei.shogi.random_stream import random_below, random_fraction
 
 POSITION_BYTES = 100
@@ -32,9 +33,9 @@ earlier occurrences, ply (two bytes, low first); int8, the mover's pieces positi
 OWN_HAND, THEIR_HAND, COLOUR, IN_CHECK, REPETITIONS, PLY_LOW, PLY_HIGH = 81, 88, 95, 96, 97, 98, 99
 
 
-VALIDATE, STEP, RANDOM, DRAW_ACTIONS, RESET, SHOW = range(6)
+VALIDATE, STEP, RANDOM, DRAW_ACTIONS, DRAW_FRACTIONS, RESET, SHOW = range(7)
 """The tasks of `run`: check the given actions, play them, play random moves, choose random
-actions, begin new games, write the outputs from the records."""
+actions, draw random numbers, begin new games, write the outputs from the records."""
 
 
 class Games(NamedTuple):
@@ -43,6 +44,8 @@ class Games(NamedTuple):
     records: np.ndarray  # [B] GAME
     keys: np.ndarray  # [B, M + 1] uint64, see `judging`
     check_runs: np.ndarray  # [B, M + 1] uint16
+    actions: np.ndarray  # [B, M + 1] uint16: the action that led to each position
+    captured: np.ndarray  # [B, M + 1] int8: the piece it took
 
 
 class Outputs(NamedTuple):
@@ -75,6 +78,8 @@ class Rules(NamedTuple):
     declaration: int
     random_start_share: float
     random_start_plies: int
+    rewind_share: float
+    rewind_plies: int
 
 
 @kernel
@@ -97,9 +102,11 @@ def write_position(game, positions, row):
 def advance(games, row, action, legal, rules):
     """Play `action`; return (number of legal replies, verdict for the next mover, reason)."""
     game = games.records[row]
-    make_move(game, action)
+    captured = make_move(game, action)
     count = generate(game, legal, row)
     first = record_position(game, games.keys, games.check_runs, row)
+    games.actions[row, game.ply] = action
+    games.captured[row, game.ply] = captured
     verdict, reason = judge(
         game, games.check_runs, row, first, count, rules.max_moves, rules.declaration
     )
@@ -135,6 +142,19 @@ def _restart(games, row, start, legal, rules):
 
 
 @kernel
+def _rewind(games, row, legal, rules):
+    """Take back some moves of a finished game, to end it otherwise; return the legal moves."""
+    game = games.records[row]
+    plies = 1 + random_below(game, min(rules.rewind_plies, np.int64(game.ply)))
+    for _ in range(plies):
+        ply = game.ply
+        unmake_move(game, np.int64(games.actions[row, ply]), np.int64(games.captured[row, ply]))
+        game.ply -= 1
+    count_occurrences(game, games.keys, row)
+    return generate(game, legal, row)
+
+
+@kernel
 def _show(games, row, count, outputs):
     """Write what callers see of the position to move in."""
     game = games.records[row]
@@ -154,7 +174,12 @@ def _step_one(games, row, action, start, rules, outputs):
         if verdict != DRAW:
             outputs.result[row] = 1 if verdict == MOVER_LOSES else -1
         write_position(games.records[row], outputs.final_positions, row)
-        count = _restart(games, row, start, outputs.legal, rules)
+        # Only won games: what led to a draw or a cut is no lesson in ending games.
+        rewinds = rules.rewind_plies > 0 and verdict != DRAW
+        if rewinds and random_fraction(games.records[row]) < rules.rewind_share:
+            count = _rewind(games, row, outputs.legal, rules)
+        else:
+            count = _restart(games, row, start, outputs.legal, rules)
     _show(games, row, count, outputs)
 
 
@@ -170,7 +195,7 @@ def _is_legal(action, outputs, row):
 
 
 @kernel(entry=True)
-def run(task, games, first, last, steps, actions, start, rules, outputs):
+def run(task, games, first, last, steps, actions, fractions, start, rules, outputs):
     """Do one task for the games first to last - 1.
 
     One entry point for all tasks, because Numba optimises everything below an entry point anew:
@@ -187,6 +212,8 @@ def run(task, games, first, last, steps, actions, start, rules, outputs):
         elif task == DRAW_ACTIONS:
             choice = random_below(game, outputs.legal_counts[row])
             actions[row] = outputs.legal[row, choice]
+        elif task == DRAW_FRACTIONS:
+            fractions[row] = random_fraction(game)
         elif task == STEP or task == RANDOM:
             for _ in range(steps):
                 action = np.int64(actions[row])
@@ -208,9 +235,11 @@ def run(task, games, first, last, steps, actions, start, rules, outputs):
 
 
 @kernel(entry=True, parallel=True)
-def run_in_parallel(task, games, answers, steps, actions, start, rules, outputs):
+def run_in_parallel(task, games, answers, steps, actions, fractions, start, rules, outputs):
     """`run` over len(answers) ranges of games at once, each with its answer."""
     rows, parts = len(actions), len(answers)
     for part in prange(parts):
         first, last = part * rows // parts, (part + 1) * rows // parts
-        answers[part] = run(task, games, first, last, steps, actions, start, rules, outputs)
+        answers[part] = run(
+            task, games, first, last, steps, actions, fractions, start, rules, outputs
+        )

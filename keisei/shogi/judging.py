@@ -88,13 +88,21 @@ def record_position(game, keys, check_runs, row):
     if game.in_check:
         run = 1 + (np.int64(check_runs[row, ply - 2]) if ply >= 2 else 0)
     check_runs[row, ply] = run
-    game.repetitions = 0
-    first = ply
     if _mark_seen(game):
-        for earlier in range(ply - 2, -1, -2):
-            if keys[row, earlier] == game.key:
-                game.repetitions += 1
-                first = earlier
+        return count_occurrences(game, keys, row)
+    game.repetitions = 0
+    return ply
+
+
+@kernel
+def count_occurrences(game, keys, row):
+    """Set `repetitions` from the history; return the ply of the first occurrence."""
+    game.repetitions = 0
+    first = np.int64(game.ply)
+    for earlier in range(first - 2, -1, -2):
+        if keys[row, earlier] == game.key:
+            game.repetitions += 1
+            first = earlier
     return first
 
 

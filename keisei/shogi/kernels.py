@@ -2,8 +2,8 @@
 
 Numba checks only the file a function is defined in, so a cached caller keeps running the old code
 of a callee edited elsewhere. Our cache folder is therefore named after a hash of every file beside
-this one (kernels and the constants they use live here, not in subfolders): any edit starts an
-empty folder.
+this one and beside the kernel itself (kernels and the constants they use live in these folders,
+not below them): any edit starts an empty folder.
 """
 
 from __future__ import annotations
@@ -24,24 +24,28 @@ from numba import config
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _SOURCES = Path(__file__).parent
-_KEPT_FOLDERS = 4
+_KEPT_FOLDERS = 8
 _config_lock = threading.Lock()
 
 
-def source_hash(folder: Path = _SOURCES) -> str:
-    """Hash of the names and texts of the Python files in `folder`."""
+def source_hash(*folders: Path) -> str:
+    """Hash of the names and texts of the Python files in `folders`."""
     digest = hashlib.sha256()
-    for path in sorted(folder.glob("*.py")):
-        digest.update(path.name.encode())
-        digest.update(path.read_bytes())
+    for folder in folders:
+        for path in sorted(folder.glob("*.py")):
+            digest.update(path.name.encode())
+            digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 
 @cache
-def cache_folder() -> Path:
-    """The folder of compiled code for the sources as they are now; created, older ones pruned."""
+def cache_folder(sources: Path = _SOURCES) -> Path:
+    """The folder of compiled code for the kernels in `sources` as they are now.
+
+    It is created if need be, and folders of older sources are pruned.
+    """
     parent = _writable_parent()
-    folder = parent / source_hash()
+    folder = parent / source_hash(_SOURCES, sources)
     folder.mkdir(exist_ok=True)
     os.utime(folder)
     _prune(parent)
@@ -78,8 +82,9 @@ def kernel(function: Function | None = None, *, entry: bool = False, parallel: b
         return lambda inner: kernel(inner, entry=entry, parallel=parallel)
     # Numba reads its cache folder when a function is decorated, so ours is set just for that
     # moment and the user's own Numba functions keep theirs.
+    sources = Path(function.__code__.co_filename).parent
     with _config_lock:
-        users_folder, config.CACHE_DIR = config.CACHE_DIR, str(cache_folder())
+        users_folder, config.CACHE_DIR = config.CACHE_DIR, str(cache_folder(sources))
         try:
             return numba.njit(
                 cache=True,

@@ -97,6 +97,11 @@ class ShogiGame:
         """Whether the mover's king is attacked."""
         return bool(self._game.in_check)
 
+    @property
+    def repetitions(self) -> int:
+        """How often this position occurred before."""
+        return int(self._game.repetitions)
+
     def sfen(self) -> str:
         """The position as SFEN; the move number counts on from that of the start."""
         return format_sfen(self._game, self._start_number + self.ply)

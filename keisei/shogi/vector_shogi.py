@@ -16,6 +16,7 @@ from keisei.shogi.position import GAME, MAX_LEGAL_MOVES, new_games
 from keisei.shogi.random_stream import seed_stream
 from keisei.shogi.sfen import START_SFEN, parse_sfen
 
+_HISTORY = ("keys", "check_runs", "actions", "captured")
 State = dict[str, NDArray[Any]]
 
 
@@ -51,11 +52,15 @@ class VectorShogi:
         declaration: Declaration = Declaration.OFF,
         random_start_share: float = 0.0,
         random_start_plies: int = 40,
+        rewind_share: float = 0.0,
+        rewind_plies: int = 20,
         start_sfen: str = START_SFEN,
         threads: int | None = None,
     ) -> None:
         """`random_start_share` of the games begin after 1 to `random_start_plies` random moves.
 
+        After `rewind_share` of the games that were won, no new game begins: 1 to `rewind_plies`
+        moves are taken back and the game goes on from there, so that endings are seen more often.
         `threads` defaults to all that Numba may use. `max_moves` counts random plies too.
         """
         _require(num_games >= 1, f"num_games must be at least 1, not {num_games}")
@@ -68,6 +73,8 @@ class VectorShogi:
             random_start_share == 0 or 1 <= random_start_plies < max_moves,
             f"random_start_plies must be from 1 to max_moves - 1, not {random_start_plies}",
         )
+        _require(0 <= rewind_share < 1, f"rewind_share must be from 0 to below 1: {rewind_share}")
+        _require(rewind_plies >= 1, f"rewind_plies must be at least 1, not {rewind_plies}")
         most = numba.config.NUMBA_NUM_THREADS
         _require(threads is None or 1 <= threads <= most, f"threads must be from 1 to {most}")
         self.num_games = num_games
@@ -78,16 +85,23 @@ class VectorShogi:
             int(declaration),
             float(random_start_share),
             random_start_plies if random_start_share else 0,
+            float(rewind_share),
+            rewind_plies if rewind_share else 0,
         )
         self._start, _ = parse_sfen(start_sfen)
         history = (num_games, max_moves + 1)
         self._games = Games(
-            new_games(num_games), np.zeros(history, np.uint64), np.zeros(history, np.uint16)
+            records=new_games(num_games),
+            keys=np.zeros(history, np.uint64),
+            check_runs=np.zeros(history, np.uint16),
+            actions=np.zeros(history, np.uint16),
+            captured=np.zeros(history, np.int8),
         )
         self.outputs = _new_outputs(num_games)
         for name, array in self.outputs._asdict().items():
             setattr(self, name, array)
         self._actions = np.zeros(num_games, np.int64)
+        self._fractions = np.zeros(num_games, np.float64)
         self._answers = np.zeros(self.threads, np.int64)
         self._part_ends = np.arange(1, self.threads + 1) * num_games // self.threads
         for row in range(num_games):
@@ -128,6 +142,16 @@ class VectorShogi:
         self._run(batch.DRAW_ACTIONS)
         return self._actions.copy()
 
+    def random_fractions(self) -> NDArray[np.float64]:
+        """A number from 0 to 1 for every game, drawn from the game's own stream."""
+        self._run(batch.DRAW_FRACTIONS)
+        return self._fractions.copy()
+
+    @property
+    def records(self) -> NDArray[Any]:
+        """The games themselves, [B] of `position.GAME`: for compiled players, not to be changed."""
+        return self._games.records
+
     def play_random(self, steps: int) -> int:
         """`steps` random moves in every game, all compiled; returns how many games ended.
 
@@ -137,7 +161,7 @@ class VectorShogi:
 
     def _run(self, task: int, steps: int = 1) -> NDArray[np.int64]:
         """Do `task` for all games; the answer of each part of the batch."""
-        arguments = (steps, self._actions, self._start, self._rules, self.outputs)
+        arguments = (steps, self._actions, self._fractions, self._start, self._rules, self.outputs)
         if self.threads == 1:
             self._answers[0] = batch.run(task, self._games, 0, self.num_games, *arguments)
         else:
@@ -158,8 +182,8 @@ class VectorShogi:
         """Everything about the games (or those selected by an index), as arrays by name."""
         records = self._games.records[games]
         state = {name: np.array(records[name]) for name in GAME.names or ()}
-        state["keys"] = np.array(self._games.keys[games])
-        state["check_runs"] = np.array(self._games.check_runs[games])
+        for name in _HISTORY:
+            state[name] = np.array(getattr(self._games, name)[games])
         return state
 
     def load_state(self, state: Mapping[str, NDArray[Any]], games: Any = slice(None)) -> None:
@@ -172,8 +196,8 @@ class VectorShogi:
                 raise ValueError(f"state {name!r} must be {array.dtype} {array.shape}: {found}")
         for name in GAME.names or ():
             self._games.records[name][games] = state[name]
-        self._games.keys[games] = state["keys"]
-        self._games.check_runs[games] = state["check_runs"]
+        for name in _HISTORY:
+            getattr(self._games, name)[games] = state[name]
         self._run(batch.SHOW)
 
 

@@ -57,9 +57,9 @@ def test_an_edited_callee_is_recompiled_and_an_unchanged_one_comes_from_the_cach
 
 
 def test_only_the_most_recent_folders_are_kept(package, tmp_path):
-    for value in range(7):
+    for value in range(10):
         package(value)
-    assert len(list((tmp_path / "cache" / "compiled").iterdir())) == 4
+    assert len(list((tmp_path / "cache" / "compiled").iterdir())) == 8
 
 
 def test_the_users_own_numba_functions_keep_their_cache_folder():

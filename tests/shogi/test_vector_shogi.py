@@ -218,3 +218,46 @@ def test_compiled_and_plain_python_play_the_same_games():
         for array in (games.positions, games.legal_counts, games.result, games.reason):
             digest = zlib.crc32(array.tobytes(), digest)
     assert digest == 2382980105
+
+
+@pytest.mark.uncompiled
+def test_a_share_of_won_games_is_taken_back_some_moves_and_goes_on():
+    near_mate = "7lk/9/8G/9/9/9/9/9/4K4 b 2GL 1"
+    games = VectorShogi(
+        8, seed=3, threads=1, start_sfen=near_mate, max_moves=6, rewind_share=0.5, rewind_plies=3
+    )
+    rewound = 0
+    for _ in range(300):
+        before = games.ply.copy()
+        games.step(games.random_actions())
+        for row in np.flatnonzero(games.reason):
+            if games.ply[row] > 0:
+                rewound += 1
+                assert games.result[row] != 0
+                assert before[row] + 1 - 3 <= games.ply[row] <= before[row]
+    assert rewound > 3
+
+
+def test_a_rewound_game_is_the_game_as_it_stood_then():
+    games = VectorShogi(64, seed=8, threads=1, rewind_share=0.9, rewind_plies=8)
+    played = [[] for _ in range(64)]
+    checked = 0
+    for _ in range(900):
+        movers = games.mover.copy()
+        actions = games.random_actions()
+        games.step(actions)
+        for row in range(64):
+            played[row].append(PolicyOutputMapper.move_of(int(actions[row]), int(movers[row])))
+            if games.reason[row]:
+                del played[row][games.ply[row] :]
+                if games.ply[row] > 0:
+                    checked += 1
+                    replay = ShogiGame()
+                    for move in played[row]:
+                        replay.make_move(move)
+                    assert sorted(replay.legal_actions()) == sorted(
+                        games.legal[row, : games.legal_counts[row]].tolist()
+                    )
+                    assert games.positions[row, 97] == replay.repetitions
+                    assert games.positions[row, 96] == replay.in_check
+    assert checked > 20
