@@ -222,7 +222,7 @@ def test_compiled_and_plain_python_play_the_same_games():
 
 @pytest.mark.uncompiled
 def test_a_share_of_won_games_is_taken_back_some_moves_and_goes_on():
-    near_mate = "7lk/9/8G/9/9/9/9/9/4K4 b 2GL 1"
+    near_mate = "8k/9/7GG/9/9/9/9/9/4K4 b 2G 1"
     games = VectorShogi(
         8, seed=3, threads=1, start_sfen=near_mate, max_moves=6, rewind_share=0.5, rewind_plies=3
     )
