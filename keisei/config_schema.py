@@ -1,0 +1,147 @@
+"""Every setting of a training run: typed, validated, documented.
+
+`docs/configuration.md` is generated from these classes, and a test fails when a setting is read by
+nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class Section(BaseModel):
+    """A group of settings; unknown keys are refused and values never change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+class ModelConfig(Section):
+    """The network that plays."""
+
+    depth: int = Field(4, ge=0, le=80, description="Residual blocks of two convolutions each.")
+    width: int = Field(64, ge=4, le=1024, description="Channels of the tower.")
+    squeeze_excitation: bool = Field(
+        False, description="Scale each block's channels by a summary of the whole board."
+    )
+    features: Literal["core46", "attack"] = Field(
+        "core46", description="What the network sees of a position."
+    )
+    value_width: int = Field(64, ge=1, le=4096, description="Hidden units of the value head.")
+
+
+class GamesConfig(Section):
+    """The games that are played to learn from."""
+
+    count: int = Field(256, ge=1, description="Games played side by side.")
+    max_moves: int = Field(512, ge=2, le=32767, description="A game is cut after this many plies.")
+    declaration: Literal["off", "24", "27"] = Field(
+        "off", description="The entering-king rule that ends games."
+    )
+    random_start_share: Share = Field(
+        0.25, description="Share of games that begin after random legal plies."
+    )
+    random_start_plies: int = Field(
+        40, ge=1, le=400, description="The most random plies at such a start."
+    )
+    rewind_share: Annotated[float, Field(ge=0, lt=1)] = Field(
+        0.0, description="Share of won games that go on from some plies before their end."
+    )
+    rewind_plies: int = Field(20, ge=1, le=400, description="The most plies that are taken back.")
+    opponent_share: Share = Field(
+        0.0,
+        description="Share of games against a frozen past self; only the learner's moves train.",
+    )
+    opponent_ring: int = Field(8, ge=1, le=256, description="Past selves kept as opponents.")
+    opponent_interval: int = Field(
+        20, ge=1, description="Updates between two past selves, and between changes of opponent."
+    )
+
+
+class PPOConfig(Section):
+    """How the network learns from what was played."""
+
+    learning_rate: float = Field(1e-3, gt=0, le=1, description="Learning rate at the start.")
+    final_learning_rate: float = Field(1e-4, ge=0, le=1, description="Learning rate at the end.")
+    weight_decay: float = Field(1e-4, ge=0, le=1, description="Weight decay of AdamW.")
+    epochs: int = Field(1, ge=1, le=100, description="Passes over each rollout.")
+    minibatch: int = Field(1024, ge=1, description="Steps in one gradient step.")
+    clip: float = Field(0.2, gt=0, lt=1, description="PPO's bound on the change of a probability.")
+    value_coefficient: float = Field(0.5, ge=0, le=100, description="Weight of the value loss.")
+    entropy: float = Field(0.01, ge=0, le=10, description="Weight of the entropy at the start.")
+    final_entropy: float = Field(
+        0.004, ge=0, le=10, description="Weight of the entropy at the end."
+    )
+    gamma: float = Field(0.995, gt=0, le=1, description="Discount a ply.")
+    gae_lambda: float = Field(0.95, ge=0, le=1, description="Mix of GAE: 0 one step, 1 the result.")
+    cut_games: Literal["draw", "bootstrap"] = Field(
+        "draw", description="What a game cut by the move limit is worth: 0, or the network's value."
+    )
+    advantage_floor: float = Field(
+        0.1, ge=0, description="Advantages are divided by their deviation, or by this if larger."
+    )
+    max_grad_norm: float = Field(1.0, gt=0, description="Gradients are clipped to this norm.")
+    target_kl: float = Field(
+        0.03, gt=0, description="An update stops early when the policy has moved further than this."
+    )
+
+
+class CheckpointConfig(Section):
+    """What is kept of a run on disk."""
+
+    interval: int = Field(50, ge=1, description="Updates between checkpoints.")
+    keep: int = Field(3, ge=1, le=1000, description="Newest checkpoints kept; the best is too.")
+
+
+class EvaluationConfig(Section):
+    """Matches during training."""
+
+    interval: int = Field(200, ge=1, description="Updates between evaluations.")
+    games: int = Field(100, ge=2, le=100_000, description="Games in each evaluation.")
+    final_games: int = Field(200, ge=2, le=100_000, description="Games in the last evaluation.")
+    opponents: tuple[Literal["random", "greedy"], ...] = Field(
+        ("random", "greedy"), min_length=1, description="Who is played."
+    )
+
+
+class LoggingConfig(Section):
+    """Where figures go besides `metrics.jsonl` and TensorBoard."""
+
+    wandb: Literal["off", "offline", "online"] = Field("off", description="Weights & Biases.")
+    wandb_project: str = Field("keisei", min_length=1, description="Its project.")
+    sample_games: int = Field(2, ge=0, le=1000, description="Games saved as KIF at an evaluation.")
+
+
+class TrainingConfig(Section):
+    """The loop."""
+
+    total_steps: int = Field(1_000_000, ge=1, description="Plies to play in all.")
+    rollout_length: int = Field(32, ge=1, le=4096, description="Plies of each game an update.")
+    threads: int = Field(0, ge=0, le=1024, description="CPU threads; 0: as many as there are.")
+    compile: bool = Field(True, description="Compile the network with torch.compile on a GPU.")
+    mixed_precision: bool = Field(True, description="bfloat16 arithmetic on a GPU.")
+
+
+class Config(Section):
+    """All settings of a run."""
+
+    seed: int = Field(1, ge=0, lt=2**63, description="Same seed, same run.")
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        "auto", description="Where the network runs; auto takes a GPU if there is one."
+    )
+    runs_folder: str = Field("runs", min_length=1, description="Where run folders are made.")
+    name: str = Field(
+        "shogi",
+        pattern=r"[A-Za-z0-9][A-Za-z0-9._-]*",
+        description="First part of the folder's name.",
+    )
+    model: ModelConfig = ModelConfig()
+    games: GamesConfig = GamesConfig()
+    ppo: PPOConfig = PPOConfig()
+    training: TrainingConfig = TrainingConfig()
+    checkpoints: CheckpointConfig = CheckpointConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    logging: LoggingConfig = LoggingConfig()

@@ -1,0 +1,1 @@
+"""What learns: networks, PPO, buffers. Knows nothing of processes."""

@@ -1,0 +1,186 @@
+"""`ExperienceBuffer`: the steps of one rollout, compact and preallocated.
+
+T steps of B games. Arrays are [T, B, ...]; the legal moves of all steps share one pool, because
+their number varies from 1 to 593 and averages far below.
+
+| array | type | bytes a step | |
+|---|---|---|---|
+| positions | int8 [100] | 100 | compact position, see `shogi.batch` |
+| legal_pool | uint16 | 440 (220 moves on average) | all legal actions, one list after another |
+| legal_starts | int32 | 4 | where a step's moves begin in the pool |
+| legal_counts | uint16 | 2 | how many they are |
+| actions | uint16 | 2 | what was played |
+| log_probs | float32 | 4 | its log-probability |
+| values | float32 | 4 | the network's value for the mover |
+| rewards | float32 | 4 | result of the game for the mover, 0 while it goes on |
+| ends | bool | 1 | the game ended with this step (truncated or not) |
+| truncations | bool | 1 | it was cut by the move limit |
+| cut_values | float32 | 4 | value of a cut game's last position for its mover |
+| trains | bool | 1 | the learner played this step |
+| versions | int32 | 4 | version of the weights that played |
+| advantages, returns | float32 | 8 | set by `compute_advantages_and_returns` |
+
+579 bytes a step in all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keisei.core.advantages import negamax_advantages
+from keisei.core.legal_pool import append_legal
+from keisei.shogi.batch import POSITION_BYTES
+
+LEGAL_MOVES_A_STEP = 220
+_STEP_ARRAYS: dict[str, tuple[type[np.generic], tuple[int, ...]]] = {
+    "positions": (np.int8, (POSITION_BYTES,)),
+    "legal_starts": (np.int32, ()),
+    "legal_counts": (np.uint16, ()),
+    "actions": (np.uint16, ()),
+    "log_probs": (np.float32, ()),
+    "values": (np.float32, ()),
+    "rewards": (np.float32, ()),
+    "ends": (np.bool_, ()),
+    "truncations": (np.bool_, ()),
+    "cut_values": (np.float32, ()),
+    "trains": (np.bool_, ()),
+    "versions": (np.int32, ()),
+}
+_GIVEN = [name for name in _STEP_ARRAYS if not name.startswith("legal_")]
+
+
+class BufferOverflowError(RuntimeError):
+    """More steps, or more legal moves, than the buffer was made for."""
+
+
+class ExperienceBuffer:
+    """T steps of B games, filled one step of all games at a time."""
+
+    positions: NDArray[np.int8]
+    legal_starts: NDArray[np.int32]
+    legal_counts: NDArray[np.uint16]
+    actions: NDArray[np.uint16]
+    log_probs: NDArray[np.float32]
+    values: NDArray[np.float32]
+    rewards: NDArray[np.float32]
+    ends: NDArray[np.bool_]
+    truncations: NDArray[np.bool_]
+    cut_values: NDArray[np.float32]
+    trains: NDArray[np.bool_]
+    versions: NDArray[np.int32]
+
+    def __init__(self, steps: int, games: int, *, legal_moves: int = LEGAL_MOVES_A_STEP) -> None:
+        self.steps, self.games = steps, games
+        for name, (kind, shape) in _STEP_ARRAYS.items():
+            setattr(self, name, np.zeros((steps, games, *shape), kind))
+        self.legal_pool = np.zeros(steps * games * legal_moves, np.uint16)
+        self.advantages = np.zeros((steps, games), np.float32)
+        self.returns = np.zeros((steps, games), np.float32)
+        self.filled = 0
+        self.legal_used = 0
+
+    def __len__(self) -> int:
+        """Steps stored, over all games."""
+        return self.filled * self.games
+
+    def clear(self) -> None:
+        """Forget everything; the memory stays."""
+        self.filled = 0
+        self.legal_used = 0
+
+    def add_batch(
+        self, *, legal: NDArray[np.uint16], legal_counts: NDArray[Any], **step: Any
+    ) -> None:
+        """Store one step of all B games.
+
+        legal: [B, 593] uint16 with legal_counts [B]; the other arrays by name, [B, ...].
+        """
+        if self.filled == self.steps:
+            raise BufferOverflowError(f"the buffer holds {self.steps} steps and is full")
+        missing = [name for name in _GIVEN if name not in step]
+        if missing or len(step) != len(_GIVEN):
+            unknown = [name for name in step if name not in _GIVEN]
+            raise TypeError(f"a step needs {_GIVEN}; missing {missing}, unknown {unknown}")
+        row = self.filled
+        used = append_legal(
+            self.legal_pool, self.legal_used, legal, legal_counts, self.legal_starts[row]
+        )
+        if used < 0:
+            raise BufferOverflowError(
+                f"the pool of {len(self.legal_pool)} legal moves is full: positions had more on "
+                f"average than the {len(self.legal_pool) // self.legal_starts.size} it was made for"
+            )
+        self.legal_counts[row] = legal_counts
+        for name, array in step.items():
+            getattr(self, name)[row] = array
+        self.legal_used = used
+        self.filled += 1
+
+    def add(self, *, legal: Sequence[int] | NDArray[Any], **step: Any) -> None:
+        """Store one step of the only game of this buffer; `legal` lists its legal actions."""
+        if self.games != 1:
+            raise ValueError(f"add is for a buffer of one game, and this one has {self.games}")
+        moves = np.asarray(legal, np.uint16)[np.newaxis]
+        count = np.array([moves.shape[1]])
+        self.add_batch(legal=moves, legal_counts=count, **{k: [v] for k, v in step.items()})
+
+    def compute_advantages_and_returns(
+        self,
+        last_values: NDArray[np.float32],
+        *,
+        gamma: float,
+        gae_lambda: float,
+        cut_games: Literal["draw", "bootstrap"],
+    ) -> None:
+        """Negamax GAE over the filled steps; see `advantages`.
+
+        last_values: [B] value of the position after the last step, for its mover.
+        """
+        negamax_advantages(
+            self.rewards[: self.filled],
+            self.values[: self.filled],
+            self.ends[: self.filled],
+            self.truncations[: self.filled],
+            self.cut_values[: self.filled],
+            self.trains[: self.filled],
+            np.asarray(last_values, np.float32),
+            gamma,
+            gae_lambda,
+            cut_games == "bootstrap",
+            self.advantages[: self.filled],
+            self.returns[: self.filled],
+        )
+
+    def get_serializable_batch(self) -> dict[str, NDArray[Any]]:
+        """The filled part as C-contiguous arrays by name, laid out as the module's table says."""
+        batch = {name: getattr(self, name)[: self.filled] for name in _STEP_ARRAYS}
+        return {**batch, "legal_pool": self.legal_pool[: self.legal_used]}
+
+    def merge_worker_buffers(self, batches: Sequence[Mapping[str, NDArray[Any]]]) -> None:
+        """Fill this empty buffer with the batches of workers, their games side by side.
+
+        Every batch (of `get_serializable_batch`) must have the same number of steps, and their
+        games together must be B: a game is never cut at the border of two workers.
+        """
+        steps = {len(batch["actions"]) for batch in batches}
+        games = sum(batch["actions"].shape[1] for batch in batches)
+        if self.filled or len(steps) != 1 or games != self.games or max(steps) > self.steps:
+            raise BufferOverflowError(
+                f"{len(batches)} batches of {sorted(steps)} steps and {games} games in all do not "
+                f"fill an empty buffer of {self.steps} steps and {self.games} games"
+            )
+        if sum(len(batch["legal_pool"]) for batch in batches) > len(self.legal_pool):
+            raise BufferOverflowError(f"the pool holds {len(self.legal_pool)} legal moves")
+        self.filled, column = max(steps), 0
+        for batch in batches:
+            columns = slice(column, column + batch["actions"].shape[1])
+            for name in _STEP_ARRAYS:
+                getattr(self, name)[: self.filled, columns] = batch[name]
+            self.legal_starts[: self.filled, columns] += self.legal_used
+            used = self.legal_used + len(batch["legal_pool"])
+            self.legal_pool[self.legal_used : used] = batch["legal_pool"]
+            self.legal_used, column = used, columns.stop

@@ -1,0 +1,281 @@
+"""`PPOAgent`: the network, how it chooses moves, and how it learns from a rollout."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import nullcontext
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from keisei.config_schema import ModelConfig, PPOConfig
+from keisei.core.experience_buffer import ExperienceBuffer
+from keisei.core.legal_policy import entropy, legal_policy, log_prob_of, sample
+from keisei.core.legal_pool import padded_legal
+from keisei.core.res_tower import model_factory
+
+
+class Choice(NamedTuple):
+    """What a network says of B positions."""
+
+    actions: NDArray[np.int64]
+    log_probs: NDArray[np.float32]
+    values: NDArray[np.float32]
+
+
+class NonFiniteLossError(RuntimeError):
+    """An update met a loss or gradient that is not a number; the weights before it are kept."""
+
+
+class Minibatch(NamedTuple):
+    """Some steps of a rollout, on the learner's device."""
+
+    positions: Tensor
+    legal: Tensor
+    counts: Tensor
+    actions: Tensor
+    log_probs: Tensor
+    advantages: Tensor
+    returns: Tensor
+
+
+class PPOAgent:
+    """A network and its optimizer.
+
+    `mixed_precision` and `compile` count on a GPU only. Random numbers for shuffling come from the
+    agent's own generator, whose state belongs to a checkpoint.
+    """
+
+    def __init__(
+        self,
+        model_config: ModelConfig,
+        ppo_config: PPOConfig,
+        *,
+        device: torch.device | str = "cpu",
+        seed: int = 0,
+        compile: bool = False,
+        mixed_precision: bool = False,
+    ) -> None:
+        self._model_config = model_config
+        self.config = ppo_config
+        self.device = torch.device(device)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.model = model_factory(model_config, device=self.device)
+        on_gpu = self.device.type == "cuda"
+        # The compiled module shares its parameters with `model`, whose names stay as they are.
+        self._forward: nn.Module = torch.compile(self.model) if compile and on_gpu else self.model  # type: ignore[assignment]
+        self._mixed_precision = mixed_precision and on_gpu
+        self.optimizer = torch.optim.AdamW(
+            self.model.parameters(),
+            lr=ppo_config.learning_rate,
+            weight_decay=ppo_config.weight_decay,
+            fused=on_gpu,
+        )
+        self.generator = torch.Generator().manual_seed(seed)
+        self.version = 0
+
+    def copy_for_playing(self) -> PPOAgent:
+        """An agent of the same kind with its own weights, to be loaded with others."""
+        return PPOAgent(
+            self._model_config,
+            self.config,
+            device=self.device,
+            mixed_precision=self._mixed_precision,
+        )
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Everything that learning continues from, as tensors and JSON."""
+        tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
+        for number, slots in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{number}.{name}": value for name, value in slots.items()}
+        tensors["generator"] = self.generator.get_state()
+        return tensors, {"version": self.version}
+
+    def load_state(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
+        """Continue from what `state` gave."""
+        model = {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")}
+        self.model.load_state_dict(model)
+        optimizer = self.optimizer.state_dict()
+        optimizer["state"] = {}
+        for key, value in tensors.items():
+            if key.startswith("optimizer."):
+                _, number, name = key.split(".")
+                optimizer["state"].setdefault(int(number), {})[name] = value
+        self.optimizer.load_state_dict(optimizer)
+        self.generator.set_state(tensors["generator"])
+        self.version = state["version"]
+
+    def _autocast(self) -> Any:
+        if self._mixed_precision:
+            return torch.autocast("cuda", dtype=torch.bfloat16)
+        return nullcontext()
+
+    @torch.no_grad()
+    def select_actions(
+        self,
+        positions: NDArray[np.int8],
+        legal: NDArray[np.uint16],
+        counts: NDArray[Any],
+        fractions: NDArray[np.float64] | None,
+    ) -> Choice:
+        """Choose a legal action for each of B positions.
+
+        positions [B, 100], legal [B, 593], counts [B]; `fractions` [B] in [0, 1) decide the
+        sampling, None takes the most probable move.
+        """
+        legal_here = self._legal_tensor(legal, counts)
+        with self._autocast():
+            logits, values = self._forward(torch.from_numpy(positions).to(self.device))
+        policy = legal_policy(logits, legal_here, torch.from_numpy(counts).to(self.device))
+        if fractions is None:
+            index = policy.log_probs.argmax(dim=1)
+        else:
+            index = sample(policy, torch.from_numpy(fractions).to(self.device))
+        chosen = index.unsqueeze(1)
+        return Choice(
+            legal_here.gather(1, chosen).squeeze(1).long().cpu().numpy(),
+            policy.log_probs.gather(1, chosen).squeeze(1).cpu().numpy(),
+            values.cpu().numpy(),
+        )
+
+    @torch.no_grad()
+    def evaluate_positions(self, positions: NDArray[np.int8]) -> NDArray[np.float32]:
+        """[B] value of each position for its mover."""
+        with self._autocast():
+            values = self._forward(torch.from_numpy(positions).to(self.device))[1]
+        answer: NDArray[np.float32] = values.cpu().numpy()
+        return answer
+
+    def _legal_tensor(self, legal: NDArray[np.uint16], counts: NDArray[Any]) -> Tensor:
+        """[B, L] int16 on the device: action numbers fit, and torch can index with them."""
+        width = max(int(counts.max()), 1)
+        return torch.from_numpy(legal[:, :width].view(np.int16).copy()).to(self.device)
+
+    def update(self, buffer: ExperienceBuffer, progress: float) -> dict[str, float]:
+        """Learn from a rollout whose advantages are computed; figures of the update.
+
+        `progress` from 0 to 1 sets learning rate and entropy bonus. Raises `NonFiniteLossError`
+        before a bad gradient touches the weights.
+        """
+        learning_rate = _between(
+            self.config.learning_rate, self.config.final_learning_rate, progress
+        )
+        entropy_weight = _between(self.config.entropy, self.config.final_entropy, progress)
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate
+        sums: dict[str, Tensor] = {}
+        done = 0
+        stopped = False
+        for minibatch in self._minibatches(buffer):
+            losses = self._learn(minibatch, entropy_weight)
+            for name, value in losses.items():
+                sums[name] = sums[name] + value if name in sums else value
+            done += 1
+            if float(losses["kl"]) > self.config.target_kl:
+                stopped = True
+                break
+        self.version += 1
+        figures = {name: float(value) / done for name, value in sums.items()}
+        return {
+            **figures,
+            "learning_rate": learning_rate,
+            "entropy_weight": entropy_weight,
+            "minibatches": done,
+            "stopped_early": float(stopped),
+            "explained_variance": _explained_variance(buffer),
+        }
+
+    def _minibatches(self, buffer: ExperienceBuffer) -> Iterator[Minibatch]:
+        """Shuffled minibatches of the learner's own steps, `epochs` times."""
+        steps = np.flatnonzero(buffer.trains[: buffer.filled])
+        advantages = buffer.advantages[: buffer.filled].reshape(-1)
+        own = advantages[steps]
+        scale = max(float(own.std()), self.config.advantage_floor, 1e-8)
+        normalised = (advantages - own.mean()) / scale
+        for _ in range(self.config.epochs):
+            order = steps[torch.randperm(len(steps), generator=self.generator).numpy()]
+            parts = max(round(len(order) / self.config.minibatch), 1)
+            for chosen in np.array_split(order, parts):
+                yield self._minibatch(buffer, chosen, normalised)
+
+    def _minibatch(
+        self, buffer: ExperienceBuffer, chosen: NDArray[np.int64], advantages: NDArray[np.float32]
+    ) -> Minibatch:
+        counts = buffer.legal_counts.reshape(-1)[chosen].astype(np.int64)
+        starts = buffer.legal_starts.reshape(-1)[chosen]
+        legal = np.zeros((len(chosen), int(counts.max())), np.int16)
+        padded_legal(buffer.legal_pool, starts, counts, legal)
+        arrays = (
+            buffer.positions.reshape(-1, buffer.positions.shape[-1])[chosen],
+            legal,
+            counts,
+            buffer.actions.reshape(-1)[chosen].astype(np.int64),
+            buffer.log_probs.reshape(-1)[chosen],
+            advantages[chosen],
+            buffer.returns.reshape(-1)[chosen],
+        )
+        return Minibatch(*(torch.from_numpy(array).to(self.device) for array in arrays))
+
+    def losses(self, minibatch: Minibatch, entropy_weight: float) -> dict[str, Tensor]:
+        """The clipped objective and its parts, differentiable in "loss"."""
+        with self._autocast():
+            logits, values = self._forward(minibatch.positions)
+        policy = legal_policy(logits, minibatch.legal, minibatch.counts)
+        log_ratio = log_prob_of(policy, logits, minibatch.actions) - minibatch.log_probs
+        ratio = log_ratio.exp()
+        clipped = ratio.clamp(1 - self.config.clip, 1 + self.config.clip)
+        gain = torch.minimum(ratio * minibatch.advantages, clipped * minibatch.advantages)
+        policy_loss = -gain.mean()
+        value_loss = (values - minibatch.returns).square().mean()
+        bonus = entropy(policy).mean()
+        return {
+            "loss": policy_loss
+            + self.config.value_coefficient * value_loss
+            - entropy_weight * bonus,
+            "policy_loss": policy_loss,
+            "value_loss": value_loss,
+            "entropy": bonus,
+            "kl": (ratio - 1 - log_ratio).mean(),
+            "clip_share": ((ratio - 1).abs() > self.config.clip).float().mean(),
+        }
+
+    def _learn(self, minibatch: Minibatch, entropy_weight: float) -> dict[str, Tensor]:
+        losses = self.losses(minibatch, entropy_weight)
+        _require_finite({name: losses[name] for name in ("policy_loss", "value_loss", "entropy")})
+        self.optimizer.zero_grad(set_to_none=True)
+        losses["loss"].backward()  # type: ignore[no-untyped-call]
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.config.max_grad_norm)
+        _require_finite({"gradient norm": norm})
+        self.optimizer.step()
+        return {name: value.detach() for name, value in losses.items()} | {"grad_norm": norm}
+
+
+def _require_finite(figures: dict[str, Tensor]) -> None:
+    values = torch.stack([figure.detach().float() for figure in figures.values()]).tolist()
+    bad = [
+        f"{name} is {value}"
+        for name, value in zip(figures, values, strict=True)
+        if not math.isfinite(value)
+    ]
+    if bad:
+        raise NonFiniteLossError(
+            f"{' and '.join(bad)}: the update was stopped and the weights before it kept; "
+            "a lower ppo.learning_rate or ppo.max_grad_norm may help"
+        )
+
+
+def _between(first: float, last: float, progress: float) -> float:
+    return first + (last - first) * min(max(progress, 0.0), 1.0)
+
+
+def _explained_variance(buffer: ExperienceBuffer) -> float:
+    """How much of the returns' variance the values foretold; 1 is all, 0 none."""
+    own = buffer.trains[: buffer.filled]
+    returns, values = buffer.returns[: buffer.filled][own], buffer.values[: buffer.filled][own]
+    variance = float(returns.var())
+    return 1 - float((returns - values).var()) / variance if variance > 0 else 0.0
