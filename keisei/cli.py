@@ -39,6 +39,47 @@ def _one_sentence_for_bad_input() -> Iterator[None]:
         raise typer.Exit(BAD_INPUT) from None
 
 
+@app.command(epilog="Example: keisei train shogi-laptop seed=2 training.total_steps=1000000")
+def train(
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[CONFIG] [key=value]...",
+            help="A name in configs/ or a YAML file (default: shogi-laptop), then settings.",
+        ),
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="Continue the run in this folder.")
+    ] = None,
+) -> None:
+    """Train by self-play, with a live display; Ctrl-C saves and stops."""
+    from keisei.training_session import run_training
+
+    with _one_sentence_for_bad_input():
+        finished = run_training(settings or [], resume, sys.stdout)
+    if not finished:
+        raise typer.Exit(INTERRUPTED)
+
+
+@app.command(epilog="Example: keisei evaluate runs/shogi-laptop-20260101-120000 --against greedy")
+def evaluate(
+    model: Annotated[Path, typer.Argument(help="A run, or one of its checkpoints.")],
+    against: Annotated[str, typer.Option(help="random or greedy.")] = "random",
+    games: Annotated[int, typer.Option(min=2, help="How many; an even number.")] = 200,
+    seed: Annotated[int, typer.Option(min=0, help="Same seed, same games.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Play a model against an opponent, both colours, distinct openings."""
+    from keisei.evaluation.model_player import load_model, play_model
+    from keisei.evaluation.statistics import report, summary_text
+    from keisei.training.trainer import pick_device
+
+    with _one_sentence_for_bad_input():
+        agent = load_model(model, pick_device("auto"))
+        result = play_model(agent, str(model), against, games=games, seed=seed)
+        typer.echo(json.dumps(report(result), indent=1) if as_json else summary_text(result))
+
+
 @app.command(epilog='Example: echo \'{"moves": ["7g7f"]}\' | keisei position')
 def position() -> None:
     """The rules as an oracle: JSON lines in, JSON lines out.
@@ -106,6 +147,34 @@ def engine(
         typer.echo(json.dumps(report, indent=1))
     else:
         Console().print(engine_table(report))
+
+
+@bench_app.command("train", epilog="Example: keisei bench train shogi-laptop --json")
+def bench_train(
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[CONFIG] [key=value]...", help="As for `keisei train`."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    updates: Annotated[int, typer.Option(min=1, help="Updates to measure.")] = 10,
+    predecessor: Annotated[
+        bool, typer.Option(help="Also collect with the predecessor's 9x256 network.")
+    ] = True,
+) -> None:
+    """Steps a second of training, where the time goes, and the network's own ceiling."""
+    from keisei.bench import report
+    from keisei.bench.train import bench_predecessor
+    from keisei.bench.train import bench_train as measure
+    from keisei.training_session import config_of
+
+    with _one_sentence_for_bad_input():
+        result = measure(config_of(settings or []), updates)
+        if predecessor:
+            result |= bench_predecessor()
+        if as_json:
+            typer.echo(json.dumps(result, indent=1))
+        else:
+            Console().print(report.train_table(result))
 
 
 def main() -> None:

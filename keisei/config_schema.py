@@ -16,7 +16,9 @@ Share = Annotated[float, Field(ge=0, le=1)]
 class Section(BaseModel):
     """A group of settings; unknown keys are refused and values never change."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False
+    )
 
 
 class ModelConfig(Section):
@@ -122,7 +124,9 @@ class TrainingConfig(Section):
     rollout_length: int = Field(32, ge=1, le=4096, description="Plies of each game an update.")
     threads: int = Field(0, ge=0, le=1024, description="CPU threads; 0: as many as there are.")
     compile: bool = Field(True, description="Compile the network with torch.compile on a GPU.")
-    mixed_precision: bool = Field(True, description="bfloat16 arithmetic on a GPU.")
+    mixed_precision: bool = Field(
+        True, description="bfloat16 arithmetic where the GPU or CPU has it."
+    )
 
 
 class Config(Section):
@@ -135,7 +139,7 @@ class Config(Section):
     runs_folder: str = Field("runs", min_length=1, description="Where run folders are made.")
     name: str = Field(
         "shogi",
-        pattern=r"[A-Za-z0-9][A-Za-z0-9._-]*",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
         description="First part of the folder's name.",
     )
     model: ModelConfig = ModelConfig()

@@ -38,5 +38,19 @@ def engine_table(report: dict[str, Any]) -> RenderableType:
     return Group(table, facts)
 
 
+def train_table(report: dict[str, Any]) -> RenderableType:
+    """The report of `bench_train`."""
+    table = Table(title=f"Training {report['model']} on {report['device']}", show_header=False)
+    for name, value in report.items():
+        if isinstance(value, dict):
+            for part, share in value.items():
+                table.add_row(f"{name}: {part}", f"{share:.1%}")
+        elif isinstance(value, float):
+            table.add_row(name, f"{value:,.0f}" if value > 100 else f"{value:.2f}")
+        else:
+            table.add_row(name, str(value))
+    return table
+
+
 def _number(rate: float | None) -> str:
     return "" if rate is None else f"{rate:,.0f}"

@@ -72,7 +72,8 @@ class ActorCriticResTower(nn.Module):
 
     def forward(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """[B, 100] int8 -> logits [B, 2187] and values [B] in [-1, 1], both float32."""
-        x = self.features.expand(positions, dtype=self.stem.weight.dtype)
+        x = self.features.expand(positions, dtype=_arithmetic(positions.device.type))
+        x = x.contiguous(memory_format=torch.channels_last)
         x = self.blocks(functional.relu(self.stem(x)))
         logits = self.policy(x).flatten(1)
         hidden = functional.relu(self.value_squares(x)).flatten(1)
@@ -80,8 +81,17 @@ class ActorCriticResTower(nn.Module):
         return logits.float(), torch.tanh(value.float())
 
 
+def _arithmetic(device_type: str) -> torch.dtype:
+    """The type that convolutions compute in."""
+    if torch.is_autocast_enabled(device_type):
+        return torch.get_autocast_dtype(device_type)
+    return torch.float32
+
+
 def model_factory(
     config: ModelConfig, *, device: torch.device | str = "cpu"
 ) -> ActorCriticResTower:
     """The network of a config, on a device; its first weights follow torch's random seed."""
-    return ActorCriticResTower(config).to(device)
+    # Channels last is how both oneDNN and cuDNN convolve fastest: 1.2-1.5 x on a CPU.
+    model = ActorCriticResTower(config).to(device)
+    return model.to(memory_format=torch.channels_last)  # type: ignore[no-any-return, call-overload]

@@ -192,7 +192,7 @@ class ShogiGame:
 
     def __str__(self) -> str:
         """The board as black sees it, with hands and whose turn it is."""
-        rows = ["   9  8  7  6  5  4  3  2  1"]
+        rows = ["  9  8  7  6  5  4  3  2  1"]
         for rank, row in zip(RANKS, self._game.board[BLACK].reshape(9, 9), strict=True):
             cells = (piece_letters(int(piece)) if piece else "." for piece in row)
             rows.append("".join(f"{cell:>3}" for cell in cells) + f"  {rank}")

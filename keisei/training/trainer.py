@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,15 +10,13 @@ import torch
 from keisei.config_schema import Config
 from keisei.core.experience_buffer import ExperienceBuffer
 from keisei.core.ppo_agent import PPOAgent
+from keisei.training.checkpoints import Checkpoint
 from keisei.training.opponent_pool import OpponentPool
 from keisei.training.parallel.experience_collector import (
     ExperienceCollector,
     RolloutStatistics,
     SerialCollector,
 )
-
-if TYPE_CHECKING:
-    from keisei.training.checkpoints import Checkpoint
 
 
 def pick_device(wanted: str) -> torch.device:
@@ -52,6 +50,7 @@ class Trainer:
         self.updates = 0
         self.steps = 0
         self.games = 0
+        self.best_score: float | None = None
 
     @property
     def progress(self) -> float:
@@ -91,6 +90,7 @@ class Trainer:
             "updates": self.updates,
             "steps": self.steps,
             "games": self.games,
+            "best_score": self.best_score,
             "model": self.config.model.model_dump(),
         }
         if self.pool is not None:
@@ -107,6 +107,7 @@ class Trainer:
         if self.pool is not None:
             self.pool.load_state(_below("pool.", tensors), state["pool"])
         self.updates, self.steps, self.games = state["updates"], state["steps"], state["games"]
+        self.best_score = state["best_score"]
 
 
 def _below(prefix: str, tensors: dict[str, Any]) -> dict[str, Any]:

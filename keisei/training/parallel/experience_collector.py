@@ -17,6 +17,8 @@ from keisei.config_schema import Config
 from keisei.core.experience_buffer import ExperienceBuffer
 from keisei.core.ppo_agent import Choice, PPOAgent
 from keisei.shogi.judging import Declaration, Reason
+from keisei.shogi.sfen import format_sfen
+from keisei.shogi.shogi_game import ShogiGame
 from keisei.shogi.vector_shogi import VectorShogi
 from keisei.training.opponent_pool import OpponentPool
 
@@ -54,6 +56,9 @@ class ExperienceCollector(Protocol):
 
         Returns the values [B] of the positions behind its last step, and what happened.
         """
+
+    def board(self) -> str:
+        """One of the running games, as text."""
 
     def state(self) -> dict[str, NDArray[Any]]:
         """The games in progress, as arrays."""
@@ -186,6 +191,11 @@ class SerialCollector:
         low, high = (games.final_positions[over, byte].astype(int) & 255 for byte in (98, 99))
         statistics.plies += int((low + 256 * high).sum())
         self._learner_colour[over] ^= 1
+
+    def board(self) -> str:
+        """The last game of the batch, as text."""
+        game = self.games.records[-1]
+        return str(ShogiGame(format_sfen(game, int(game.ply) + 1)))
 
     def state(self) -> dict[str, NDArray[Any]]:
         """The games in progress, as arrays."""

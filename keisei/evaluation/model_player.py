@@ -1,0 +1,90 @@
+"""Trained models as players, and the matches that training asks for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from keisei.config_schema import ModelConfig, PPOConfig
+from keisei.core.ppo_agent import PPOAgent
+from keisei.evaluation.match import play_match
+from keisei.evaluation.match_result import MatchResult, games_as_records
+from keisei.evaluation.players import make_player
+from keisei.evaluation.statistics import summary_line
+from keisei.shogi.vector_shogi import VectorShogi
+from keisei.training.checkpoints import (
+    Checkpoint,
+    CheckpointError,
+    CheckpointStore,
+    load_checkpoint,
+)
+from keisei.training.evaluator import Evaluation
+
+
+class ModelPlayer:
+    """Plays the move a network finds most probable."""
+
+    def __init__(self, agent: PPOAgent, name: str) -> None:
+        self.name = name
+        self._agent = agent
+
+    def choose(self, games: VectorShogi, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The best move of each row."""
+        return self._agent.select_actions(
+            games.positions[rows], games.legal[rows], games.legal_counts[rows], None
+        ).actions
+
+
+def find_checkpoint(path: Path) -> Checkpoint:
+    """The checkpoint at `path`, or the best (else the newest) one of the run at `path`."""
+    if not (path / "checkpoints").is_dir():
+        return load_checkpoint(path)
+    store = CheckpointStore(path / "checkpoints", keep=1)
+    best = store.best()
+    if best is not None:
+        return load_checkpoint(best)
+    newest, _ = store.newest()
+    if newest is None:
+        raise CheckpointError(f"{path} has no checkpoint yet")
+    return newest
+
+
+def load_model(path: Path, device: torch.device) -> PPOAgent:
+    """The network of a checkpoint or run, ready to play."""
+    checkpoint = find_checkpoint(path)
+    agent = PPOAgent(ModelConfig(**checkpoint.state["model"]), PPOConfig(), device=device)
+    prefix = "agent.model."
+    agent.model.load_state_dict(
+        {
+            name.removeprefix(prefix): tensor
+            for name, tensor in checkpoint.tensors.items()
+            if name.startswith(prefix)
+        }
+    )
+    return agent
+
+
+def play_model(agent: PPOAgent, name: str, opponent: str, *, games: int, seed: int) -> MatchResult:
+    """A match between a model and a named opponent."""
+    return play_match(ModelPlayer(agent, name), make_player(opponent, seed), games=games, seed=seed)
+
+
+def evaluate_for_training(agent: PPOAgent, opponent: str, *, games: int, seed: int) -> Evaluation:
+    """The `Evaluator` of a training run."""
+    result = play_model(agent, "keisei", opponent, games=games + games % 2, seed=seed)
+    tally = result.tally()
+    return Evaluation(
+        opponent=opponent,
+        line=summary_line(result),
+        figures={
+            "win_rate": tally.wins / tally.games,
+            "draw_rate": tally.draws / tally.games,
+            "loss_rate": tally.losses / tally.games,
+            "cut_rate": tally.cut / tally.games,
+            "game_length": sum(result.lengths()) / tally.games,
+        },
+        records=games_as_records(result),
+    )

@@ -1,0 +1,1 @@
+"""The training loop and what it leaves on disk: checkpoints, metrics, display."""

@@ -1,0 +1,48 @@
+"""The folder of a run: everything it leaves behind, and how it is found again."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from keisei.config_loading import dump_config, load_config
+from keisei.config_schema import Config
+from keisei.training.checkpoints import CheckpointStore
+
+
+class RunFolder:
+    """`config.yaml`, `metrics.jsonl`, `tensorboard/`, `checkpoints/` and `games/` of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.games = path / "games"
+
+    @classmethod
+    def create(cls, config: Config) -> RunFolder:
+        """A new folder named after the config and the time, with the config in it."""
+        stamp = time.strftime("%Y%m%d-%H%M%S")
+        for number in range(1, 1000):
+            suffix = "" if number == 1 else f"-{number}"
+            path = Path(config.runs_folder) / f"{config.name}-{stamp}{suffix}"
+            try:
+                path.mkdir(parents=True)
+            except FileExistsError:
+                continue
+            (path / "config.yaml").write_text(dump_config(config))
+            return cls(path)
+        raise FileExistsError(f"{config.runs_folder} holds a thousand runs of this second")
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """The folder of an earlier run."""
+        if not (path / "config.yaml").is_file():
+            raise ValueError(f"{path} is not a run: it has no config.yaml")
+        return cls(path)
+
+    def load_config(self, overrides: list[str]) -> Config:
+        """The settings the run was started with, and what is to be different from now on."""
+        return load_config(self.path / "config.yaml", overrides)
+
+    def checkpoints(self, keep: int) -> CheckpointStore:
+        """The store of its checkpoints."""
+        return CheckpointStore(self.path / "checkpoints", keep=keep)

@@ -1,0 +1,190 @@
+"""`TrainingLoopManager`: collect, learn, log, evaluate, save, until the run is done or stopped."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict, deque
+
+from keisei.core.ppo_agent import NonFiniteLossError
+from keisei.shogi.notation.conversion import write_games
+from keisei.training.display import Display, TrainingSnapshot
+from keisei.training.evaluator import Evaluation, Evaluator
+from keisei.training.metrics import MetricsLog
+from keisei.training.parallel.experience_collector import RolloutStatistics
+from keisei.training.run_folder import RunFolder
+from keisei.training.stop_request import StopRequest
+from keisei.training.trainer import Trainer
+
+_HISTORY = 60
+_MOST_FAILURES = 3
+"""Updates in a row that may meet a loss that is not a number."""
+
+
+class TrainingLoopManager:
+    """Runs a `Trainer` and tells display, metrics and disk about it."""
+
+    def __init__(
+        self,
+        trainer: Trainer,
+        folder: RunFolder,
+        *,
+        metrics: MetricsLog,
+        display: Display,
+        evaluator: Evaluator,
+    ) -> None:
+        self._trainer, self._folder = trainer, folder
+        self._metrics, self._display, self._evaluator = metrics, display, evaluator
+        self._config = trainer.config
+        self._store = folder.checkpoints(self._config.checkpoints.keep)
+        self._failures = 0
+        self._begun = time.monotonic()
+        self._steps_before = trainer.steps
+        self._seconds = {"games": 0.0, "inference": 0.0, "update": 0.0}
+        self._totals = RolloutStatistics()
+        self._figures: dict[str, float] = {}
+        self._history: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=_HISTORY))
+        self._evaluations: list[str] = []
+
+    def run(self) -> bool:
+        """Train to the end, or until asked to stop; whether the end was reached."""
+        trainer = self._trainer
+        total_steps = self._config.training.total_steps
+        with StopRequest(self._announce_stop) as stop:
+            while trainer.steps < total_steps and not stop.requested:
+                self._train_once()
+                if trainer.steps < total_steps and not stop.requested:
+                    self._do_what_is_due()
+            if not stop.requested:
+                self._evaluate(self._config.evaluation.final_games)
+        self.save()
+        return trainer.steps >= total_steps
+
+    def _announce_stop(self) -> None:
+        self._display.message("Stopping after this step; Ctrl-C again stops at once, unsaved.")
+
+    def _train_once(self) -> None:
+        trainer = self._trainer
+        start = time.monotonic()
+        rollout = trainer.collect()
+        collected = time.monotonic()
+        try:
+            figures = trainer.perform_ppo_update()
+            self._failures = 0
+        except NonFiniteLossError as error:
+            figures = {}
+            self._failures += 1
+            self._display.message(f"Update {trainer.updates}: {error}")
+            if self._failures >= _MOST_FAILURES:
+                raise
+        ended = time.monotonic()
+        self._seconds["games"] += rollout.games_seconds
+        self._seconds["inference"] += rollout.inference_seconds
+        self._seconds["update"] += ended - collected
+        self._add_up(rollout)
+        figures |= _figures_of(rollout, ended - start)
+        self._note(figures)
+        self._display.show(self._snapshot())
+
+    def _do_what_is_due(self) -> None:
+        updates = self._trainer.updates
+        if updates % self._config.evaluation.interval == 0:
+            self._evaluate(self._config.evaluation.games)
+        if updates % self._config.checkpoints.interval == 0:
+            self.save()
+
+    def save(self) -> None:
+        """Write a checkpoint."""
+        self._store.save(self._trainer.updates, *self._trainer.state())
+
+    def _evaluate(self, games: int) -> None:
+        """Play every opponent; the best checkpoint so far is kept."""
+        trainer = self._trainer
+        evaluations = []
+        for opponent in self._config.evaluation.opponents:
+            result = self._evaluator(
+                trainer.agent, opponent, games=games, seed=self._config.seed + trainer.updates
+            )
+            evaluations.append(result)
+            self._evaluations.append(f"update {trainer.updates}: {result.line}")
+            self._save_games(result)
+        self._metrics.log(
+            trainer.updates,
+            {
+                f"evaluation/{result.opponent}/{name}": value
+                for result in evaluations
+                for name, value in result.figures.items()
+            },
+        )
+        score = sum(result.figures["win_rate"] for result in evaluations)
+        if trainer.best_score is None or score > trainer.best_score:
+            trainer.best_score = score
+            self._store.mark_best(self._store.save(trainer.updates, *trainer.state()))
+        self._display.show(self._snapshot())
+
+    def _save_games(self, result: Evaluation) -> None:
+        self._folder.games.mkdir(exist_ok=True)
+        chosen = result.records[: self._config.logging.sample_games]
+        for number, record in enumerate(chosen, 1):
+            name = f"update-{self._trainer.updates:08}-{result.opponent}-{number}.kif"
+            write_games([record], "kif", self._folder.games / name)
+
+    def _note(self, figures: dict[str, float]) -> None:
+        trainer = self._trainer
+        self._figures |= figures
+        for name, value in figures.items():
+            self._history[name].append(value)
+        self._metrics.log(
+            trainer.updates, {**figures, "steps": trainer.steps, "games": trainer.games}
+        )
+
+    def _add_up(self, rollout: RolloutStatistics) -> None:
+        totals = self._totals
+        totals.games += rollout.games
+        totals.draws += rollout.draws
+        totals.cut += rollout.cut
+        totals.reasons += Counter(rollout.reasons)
+        for colour in (0, 1):
+            totals.wins[colour] += rollout.wins[colour]
+
+    def _snapshot(self) -> TrainingSnapshot:
+        trainer, totals = self._trainer, self._totals
+        seconds = time.monotonic() - self._begun
+        rate = (trainer.steps - self._steps_before) / max(seconds, 1e-9)
+        left = self._config.training.total_steps - trainer.steps
+        shares = {name: spent / max(seconds, 1e-9) for name, spent in self._seconds.items()}
+        return TrainingSnapshot(
+            run=self._folder.path.name,
+            updates=trainer.updates,
+            steps=trainer.steps,
+            total_steps=self._config.training.total_steps,
+            seconds=seconds,
+            steps_per_second=rate,
+            eta_seconds=max(left, 0) / rate if rate else None,
+            games=totals.games,
+            black_wins=totals.wins[0],
+            white_wins=totals.wins[1],
+            draws=totals.draws,
+            cut=totals.cut,
+            reasons=dict(totals.reasons),
+            figures=self._figures,
+            history={name: list(values) for name, values in self._history.items()},
+            evaluations=list(self._evaluations),
+            board=trainer.collector.board(),
+            shares={**shares, "other": max(1 - sum(shares.values()), 0.0)},
+        )
+
+
+def _figures_of(rollout: RolloutStatistics, seconds: float) -> dict[str, float]:
+    figures = {
+        "legal_moves": rollout.legal_moves / rollout.steps,
+        "steps_per_second": rollout.steps / seconds,
+        "games_finished": float(rollout.games),
+    }
+    if rollout.games:
+        figures |= {
+            "cut_share": rollout.cut / rollout.games,
+            "draw_share": rollout.draws / rollout.games,
+            "black_win_share": rollout.wins[0] / rollout.games,
+            "game_length": rollout.plies / rollout.games,
+        }
+    return figures

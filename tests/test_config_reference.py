@@ -1,0 +1,172 @@
+"""The page of settings is up to date, and every setting on it is read by something."""
+
+import ast
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from keisei.config_reference import configuration_page, sections, settings
+from keisei.config_schema import Config
+
+ROOT = Path(__file__).parents[1]
+ABOUT_ALL_SETTINGS = {"config_schema.py", "config_loading.py", "config_reference.py"}
+# The section, or "" for the whole, that an object of each class of the schema holds.
+HOLDS = {
+    "Config": "",
+    **{Config.model_fields[name].annotation.__name__: name for name in sections()},
+}
+
+
+def test_the_page_is_up_to_date():
+    page = ROOT / "docs" / "configuration.md"
+    assert page.read_text(encoding="utf-8") == configuration_page(), (
+        "docs/configuration.md is stale; run: python -m keisei.config_reference"
+    )
+
+
+def test_the_page_names_every_setting_with_its_range_default_and_meaning():
+    page = configuration_page()
+    assert "| `games.count` | a whole number, at least 1 | `256` | Games played side" in page
+    assert "| `ppo.clip` | a number, above 0, below 1 | `0.2` |" in page
+    assert "| `evaluation.opponents` | a list of 1 or more, each one of random, greedy |" in page
+    for key, schema in settings().items():
+        assert page.count(f"| `{'.'.join(key)}` |") == 1
+        assert schema["description"] in page
+
+
+def test_the_module_writes_the_page():
+    page = ROOT / "docs" / "configuration.md"
+    before = page.read_bytes()
+    try:
+        subprocess.run([sys.executable, "-m", "keisei.config_reference"], check=True)
+        assert page.read_text(encoding="utf-8") == configuration_page()
+    finally:
+        page.write_bytes(before)
+
+
+@pytest.mark.parametrize("key", settings(), ids=".".join)
+def test_every_setting_has_a_description_and_a_default(key):
+    assert settings()[key]["description"].endswith(".")
+    assert "default" in settings()[key]
+
+
+def test_every_section_says_what_it_is_about():
+    assert all(meaning.endswith(".") for meaning in sections().values())
+
+
+class SettingReads:
+    """Finds, in the sources of a package, which settings are read from objects of the schema.
+
+    A name counts as such an object by its annotation (which mypy demands) or because one was
+    assigned to it; so `torch.compile` is no read of `training.compile`. Parameters and variables
+    are looked up in their module, attributes and what functions return in all modules.
+    """
+
+    def __init__(self, sources):
+        self.trees = {name: ast.parse(source) for name, source in sources.items()}
+        self.local = {name: defaultdict(set) for name in sources}
+        self.shared = defaultdict(set)
+        while self._bind_all():
+            pass
+
+    def in_modules(self, names):
+        return {
+            f"{section}.{node.attr}" if section else node.attr
+            for name in names
+            for node in ast.walk(self.trees[name])
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
+            for section in self._held(node.value, self.local[name])
+        }
+
+    def _bind_all(self):
+        """Bind every name once; whether that taught us anything."""
+        tables = [self.shared, *self.local.values()]
+        before = sum(len(held) for table in tables for held in table.values())
+        for name, tree in self.trees.items():
+            for node in ast.walk(tree):
+                self._bind(node, self.local[name])
+        return before < sum(len(held) for table in tables for held in table.values())
+
+    def _bind(self, node, local):
+        match node:
+            case ast.arg(arg=name, annotation=ast.expr() as annotation):
+                local[name] |= annotated(annotation)
+            case ast.FunctionDef(name=name, returns=ast.expr() as annotation):
+                self.shared[name] |= annotated(annotation)
+            case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation):
+                local[name] |= annotated(annotation)
+                self.shared[name] |= annotated(annotation)  # a field, if this is in a class
+            case ast.AnnAssign(target=ast.Attribute(attr=name), annotation=annotation):
+                self.shared[name] |= annotated(annotation)
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                local[name] |= self._held(value, local)
+            case ast.Assign(targets=[ast.Attribute(attr=name)], value=value):
+                self.shared[name] |= self._held(value, local)
+
+    def _held(self, node, local):
+        """The sections ("" for the whole) that an expression may stand for."""
+        match node:
+            case ast.Name(id=name):
+                return local.get(name, set())
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
+                return self.shared.get(name, set())
+            case ast.Attribute(value=value, attr=name):
+                inside = {name} if name in sections() and "" in self._held(value, local) else set()
+                return inside | self.shared.get(name, set())
+        return set()
+
+
+def annotated(annotation):
+    """The sections that the classes in an annotation hold."""
+    names = {node.id for node in ast.walk(annotation) if isinstance(node, ast.Name)}
+    return {HOLDS[name] for name in names if name in HOLDS}
+
+
+def reads(source):
+    return SettingReads({"module": source}).in_modules(["module"])
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def f(config: Config):\n    return config.ppo.clip",
+        "def f(ppo: PPOConfig):\n    return ppo.clip",
+        "def f(ppo: PPOConfig | None):\n    return ppo.clip",
+        "def f(config: Config):\n    settings = config.ppo\n    return settings.clip",
+        "class A:\n    settings: PPOConfig\n    def f(self):\n        return self.settings.clip",
+        "class A:\n    def __init__(self, settings: Config):\n        self._own = settings.ppo\n"
+        "    def f(self):\n        return self._own.clip",
+        "def load() -> Config: ...\nprint(load().ppo.clip)",
+        "def load() -> Config: ...\nconfig = load()\nprint(config.ppo.clip)",
+    ],
+)
+def test_a_read_of_a_setting_is_found(source):
+    assert "ppo.clip" in reads(source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import torch\ntorch.clip(x)",
+        "def f(ppo):\n    return ppo.clip",
+        "def f(games: GamesConfig):\n    return games.clip",
+        "def f(config: Config):\n    return config.games.clip",
+        "def f(config: Config):\n    return config.clip",
+        "def f(config: Config):\n    config.ppo.clip = 3",
+        "def f(config: Config):\n    return config.ppo",
+        "def f(config: Config):\n    return 'config.ppo.clip'",
+    ],
+)
+def test_what_only_looks_like_a_read_of_a_setting_is_not(source):
+    assert "ppo.clip" not in reads(source)
+
+
+def test_every_setting_is_read():
+    modules = (ROOT / "keisei").rglob("*.py")
+    package = SettingReads({path: path.read_text(encoding="utf-8") for path in modules})
+    readers = [path for path in package.trees if path.name not in ABOUT_ALL_SETTINGS]
+    unread = {".".join(key) for key in settings()} - package.in_modules(readers)
+    assert not unread, f"nothing reads {', '.join(sorted(unread))}: use it or delete it"
