@@ -46,8 +46,8 @@ class Minibatch(NamedTuple):
 class PPOAgent:
     """A network and its optimizer.
 
-    `mixed_precision` counts where the hardware has bfloat16, `compile` on a GPU. Random numbers for shuffling come from the
-    agent's own generator, whose state belongs to a checkpoint.
+    `mixed_precision` counts where the hardware has bfloat16, `compile` on a GPU. Random numbers for
+    shuffling come from the agent's own generator, whose state belongs to a checkpoint.
     """
 
     def __init__(
