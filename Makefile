@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: test lint bench clean
+.PHONY: train test lint bench clean
 .DELETE_ON_ERROR:
 
 .venv/ready: pyproject.toml constraints.txt
@@ -15,12 +15,16 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints
 	$(INSTALL) -e '.[dev,peers]'
 	touch $@
 
+train: .venv/ready  ## self-play shogi with the laptop config; ARGS="seed=2 ..." changes settings
+	$(BIN)/keisei train $(ARGS)
+
 test: lint  ## lint, all tests, then the rules once more uncompiled for their coverage
 	$(BIN)/coverage erase
 	$(BIN)/coverage run --parallel-mode -m pytest
 	NUMBA_DISABLE_JIT=1 $(BIN)/coverage run --parallel-mode -m pytest -m uncompiled
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --include='keisei/shogi/*' --fail-under=95
+	$(BIN)/coverage report --include='keisei/core/*,keisei/training/*' --fail-under=92
 
 lint: .venv/ready  ## style, types, and which package may import which
 	$(BIN)/ruff check .

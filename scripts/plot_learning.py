@@ -1,0 +1,63 @@
+"""Draw the learning curves of docs/learning.md from the figures in docs/data.
+
+    python scripts/plot_learning.py
+
+needs matplotlib (extra `dev`). docs/data/laptop_sweep.jsonl holds figures averaged over a tenth of
+each run; the other files are `metrics.jsonl` of runs, thinned.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+from matplotlib import pyplot as plt
+
+DOCS = Path(__file__).parents[1] / "docs"
+PANELS = (
+    ("cut_share", "share of games cut"),
+    ("legal_moves", "legal moves a position"),
+    ("game_length", "plies a game"),
+    ("entropy", "entropy"),
+)
+
+
+def read(name: str) -> list[dict[str, Any]]:
+    """The lines of a file of figures."""
+    return [json.loads(line) for line in (DOCS / "data" / name).read_text().splitlines()]
+
+
+def draw(curves: dict[str, list[dict[str, Any]]], title: str, target: str) -> None:
+    """Four panels over millions of plies, a line for each curve."""
+    figure, axes = plt.subplots(2, 2, figsize=(10, 6), sharex=True, layout="constrained")
+    for axis, (key, label) in zip(axes.flat, PANELS, strict=True):
+        for name, lines in curves.items():
+            points = [line for line in lines if key in line]
+            steps = [line["steps"] / 1e6 for line in points]
+            axis.plot(steps, [line[key] for line in points], label=name)
+        axis.set_title(label, fontsize=10)
+        axis.grid(alpha=0.3)
+    for axis in axes[1]:
+        axis.set_xlabel("million plies")
+    axes[0, 1].legend(fontsize=7)
+    figure.suptitle(title)
+    (DOCS / "images").mkdir(exist_ok=True)
+    figure.savefig(DOCS / "images" / target, dpi=110)
+
+
+def main() -> None:
+    """All pictures."""
+    sweep: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for line in read("laptop_sweep.jsonl"):
+        sweep[line["config"]].append(line)
+    draw(sweep, "Eight settings, eight minutes on two cores each", "laptop_sweep.png")
+    draw({"6x96": read("gpu_run.jsonl")}, "configs/shogi-gpu.yaml on an H200", "gpu_run.png")
+
+
+if __name__ == "__main__":
+    main()
