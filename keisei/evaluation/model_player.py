@@ -15,12 +15,8 @@ from keisei.evaluation.match_result import MatchResult, games_as_records
 from keisei.evaluation.players import make_player
 from keisei.evaluation.statistics import summary_line
 from keisei.shogi.vector_shogi import VectorShogi
-from keisei.training.checkpoints import (
-    Checkpoint,
-    CheckpointError,
-    CheckpointStore,
-    load_checkpoint,
-)
+from keisei.training.checkpoint_format import Checkpoint, CheckpointError, load_checkpoint
+from keisei.training.checkpoints import CheckpointStore
 from keisei.training.evaluator import Evaluation
 
 

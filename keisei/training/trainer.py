@@ -10,7 +10,7 @@ import torch
 from keisei.config_schema import Config
 from keisei.core.experience_buffer import ExperienceBuffer
 from keisei.core.ppo_agent import PPOAgent
-from keisei.training.checkpoints import Checkpoint
+from keisei.training.checkpoint_format import Checkpoint
 from keisei.training.opponent_pool import OpponentPool
 from keisei.training.parallel.experience_collector import (
     ExperienceCollector,

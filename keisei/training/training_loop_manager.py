@@ -7,13 +7,14 @@ from collections import Counter, defaultdict, deque
 
 from keisei.core.ppo_agent import NonFiniteLossError
 from keisei.shogi.notation.conversion import write_games
-from keisei.training.display import Display, TrainingSnapshot
+from keisei.training.display import Display
 from keisei.training.evaluator import Evaluation, Evaluator
 from keisei.training.metrics import MetricsLog
 from keisei.training.parallel.experience_collector import RolloutStatistics
 from keisei.training.run_folder import RunFolder
 from keisei.training.stop_request import StopRequest
 from keisei.training.trainer import Trainer
+from keisei.training.training_snapshot import TrainingSnapshot
 
 _HISTORY = 60
 _MOST_FAILURES = 3

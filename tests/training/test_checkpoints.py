@@ -26,13 +26,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keisei.training.checkpoints import (
+from keisei.training.checkpoint_format import (
     VERSION,
     Checkpoint,
     CheckpointError,
-    CheckpointStore,
     load_checkpoint,
 )
+from keisei.training.checkpoints import CheckpointStore
 
 NUMPY_DTYPES = ["float64", "float32", "float16", "bool"]
 NUMPY_DTYPES += [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]

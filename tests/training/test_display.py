@@ -24,10 +24,12 @@ from keisei.training.display import (
     SECONDS_BETWEEN_PICTURES,
     LiveDisplay,
     PlainDisplay,
+    make_display,
+)
+from keisei.training.training_snapshot import (
     TrainingSnapshot,
     format_duration,
     format_figure,
-    make_display,
     sparkline,
 )
 
