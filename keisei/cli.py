@@ -22,6 +22,7 @@ app = typer.Typer(
 bench_app = typer.Typer(help="Measure speed.", no_args_is_help=True)
 app.add_typer(bench_app, name="bench")
 
+FAILED = 1
 BAD_INPUT = 2
 INTERRUPTED = 130
 
@@ -53,10 +54,20 @@ def train(
     ] = None,
 ) -> None:
     """Train by self-play, with a live display; Ctrl-C saves and stops."""
-    from keisei.training_session import run_training
+    from keisei.core.ppo_agent import NonFiniteLossError
+    from keisei.training.checkpoint_format import CheckpointError
+    from keisei.training_session import TrainingSession
 
     with _one_sentence_for_bad_input():
-        finished = run_training(settings or [], resume, sys.stdout)
+        if resume is None:
+            session = TrainingSession.begin(settings or [])
+        else:
+            session = TrainingSession.resume(resume, settings or [])
+    try:
+        finished = session.run(sys.stdout)
+    except (CheckpointError, NonFiniteLossError) as error:
+        sys.stderr.write(f"keisei: {error}\n")
+        raise typer.Exit(FAILED) from None
     if not finished:
         raise typer.Exit(INTERRUPTED)
 

@@ -27,33 +27,49 @@ def config_of(words: list[str]) -> Config:
     )
 
 
-def run_training(words: list[str], resume: Path | None, stream: TextIO) -> bool:
-    """Train a new run, or continue one; whether it reached its end.
+class TrainingSession:
+    """A run that is ready to be trained, new or continued."""
 
-    words: perhaps the name of a config, then `key=value` settings.
-    """
-    with make_display(stream) as display:
-        if resume is None:
-            config = config_of(words)
-            trainer = Trainer(config)
-            folder = RunFolder.create(config)
-        else:
-            folder = RunFolder.open(resume)
-            config = folder.load_config(words)
-            checkpoint, damaged = folder.checkpoints(config.checkpoints.keep).newest()
-            for sentence in damaged:
-                display.message(sentence)
-            trainer = Trainer(config)
-            if checkpoint is not None:
-                trainer.load_checkpoint(checkpoint)
+    def __init__(self, trainer: Trainer, folder: RunFolder, *, resumed: bool) -> None:
+        self._trainer, self._folder, self._resumed = trainer, folder, resumed
+        self._notes: list[str] = []
+
+    @classmethod
+    def begin(cls, words: list[str]) -> TrainingSession:
+        """A new run; nothing is left behind when the settings are wrong."""
+        config = config_of(words)
+        trainer = Trainer(config)
+        return cls(trainer, RunFolder.create(config), resumed=False)
+
+    @classmethod
+    def resume(cls, path: Path, overrides: list[str]) -> TrainingSession:
+        """The run in a folder, from its newest undamaged checkpoint on."""
+        folder = RunFolder.open(path)
+        before, config = folder.load_config([]), folder.load_config(overrides)
+        if (config.model, config.games) != (before.model, before.games):
+            raise ValueError("a resumed run keeps its model and games settings; start a new one")
+        checkpoint, damaged = folder.checkpoints(config.checkpoints.keep).newest()
+        trainer = Trainer(config)
+        if checkpoint is not None:
+            trainer.load_checkpoint(checkpoint)
+        folder.save_config(config)
+        session = cls(trainer, folder, resumed=True)
+        session._notes = damaged
+        return session
+
+    def run(self, stream: TextIO) -> bool:
+        """Train to the end or until Ctrl-C; whether the end was reached."""
+        trainer, folder = self._trainer, self._folder
         metrics = MetricsLog(
             folder.path,
-            config.logging,
+            trainer.config.logging,
             run_name=folder.path.name,
-            settings=config.model_dump(),
-            after_update=trainer.updates if resume is not None else None,
+            settings=trainer.config.model_dump(),
+            after_update=trainer.updates if self._resumed else None,
         )
-        with metrics:
+        with metrics, make_display(stream) as display:
+            for note in self._notes:
+                display.message(note)
             finished = TrainingLoopManager(
                 trainer,
                 folder,
@@ -61,13 +77,15 @@ def run_training(words: list[str], resume: Path | None, stream: TextIO) -> bool:
                 display=display,
                 evaluator=evaluate_for_training,
             ).run()
-    stream.write(_closing_words(folder.path, trainer, finished=finished))
-    return finished
+        stream.write(self._closing_words(finished=finished))
+        return finished
 
-
-def _closing_words(path: Path, trainer: Trainer, *, finished: bool) -> str:
-    measure = f"Measure it:  keisei evaluate {path} --against greedy --games 200\n"
-    if finished:
-        more = 2 * trainer.config.training.total_steps
-        return measure + f"Train on:    keisei train --resume {path} training.total_steps={more}\n"
-    return f"Saved. Resume with:  keisei train --resume {path}\n" + measure
+    def _closing_words(self, *, finished: bool) -> str:
+        path = self._folder.path
+        measure = f"Measure it:  keisei evaluate {path} --against greedy --games 200\n"
+        if finished:
+            more = 2 * self._trainer.config.training.total_steps
+            return (
+                measure + f"Train on:    keisei train --resume {path} training.total_steps={more}\n"
+            )
+        return f"Saved. Resume with:  keisei train --resume {path}\n" + measure

@@ -28,8 +28,9 @@ class RunFolder:
                 path.mkdir(parents=True)
             except FileExistsError:
                 continue
-            (path / "config.yaml").write_text(dump_config(config))
-            return cls(path)
+            folder = cls(path)
+            folder.save_config(config)
+            return folder
         raise FileExistsError(f"{config.runs_folder} holds a thousand runs of this second")
 
     @classmethod
@@ -38,6 +39,12 @@ class RunFolder:
         if not (path / "config.yaml").is_file():
             raise ValueError(f"{path} is not a run: it has no config.yaml")
         return cls(path)
+
+    def save_config(self, config: Config) -> None:
+        """Write the settings, whole or not at all."""
+        unfinished = self.path / ".config.yaml"
+        unfinished.write_text(dump_config(config))
+        unfinished.replace(self.path / "config.yaml")
 
     def load_config(self, overrides: list[str]) -> Config:
         """The settings the run was started with, and what is to be different from now on."""
