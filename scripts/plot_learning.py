@@ -3,7 +3,8 @@
     python scripts/plot_learning.py
 
 needs matplotlib (extra `dev`). docs/data/laptop_sweep.jsonl holds figures averaged over a tenth of
-each run; the other files are `metrics.jsonl` of runs, thinned.
+each run; the other files are from `metrics.jsonl` of runs, every third update (gpu_run) or averaged
+over sixteen (laptop_seed*).
 """
 
 from __future__ import annotations
@@ -56,6 +57,9 @@ def main() -> None:
     for line in read("laptop_sweep.jsonl"):
         sweep[line["config"]].append(line)
     draw(sweep, "Eight settings, eight minutes on two cores each", "laptop_sweep.png")
+    seeds = sorted((DOCS / "data").glob("laptop_seed*.jsonl"))
+    runs = {path.stem.removeprefix("laptop_"): read(path.name) for path in seeds}
+    draw(runs, "configs/shogi-laptop.yaml", "laptop_runs.png")
     draw({"6x96": read("gpu_run.jsonl")}, "configs/shogi-gpu.yaml on an H200", "gpu_run.png")
 
 

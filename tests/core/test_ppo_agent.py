@@ -189,11 +189,11 @@ class TestMinibatches:
 
 class TestLosses:
     def minibatch(self, agent):
-        """Four steps: ratios inside and beyond the clip, gains and losses."""
-        buffer = rollout(agent, 4)
+        """Five steps: a ratio within the clip, and each way beyond it with either advantage."""
+        buffer = rollout(agent, 5)
         (batch,) = agent.minibatches(buffer)
-        shift = torch.tensor([0.05, -0.05, 0.6, -0.6])
-        advantages = torch.tensor([1.0, -0.5, 0.7, -2.0])
+        shift = torch.tensor([0.05, -0.6, 0.6, -0.6, 0.6])
+        advantages = torch.tensor([1.0, 0.7, -2.0, -0.5, 0.3])
         return batch._replace(log_probs=batch.log_probs + shift, advantages=advantages)
 
     def test_they_are_those_of_the_formula(self):
@@ -203,7 +203,7 @@ class TestLosses:
             logits, values = (out.double().numpy() for out in agent.model(batch.positions))
             losses = agent.losses(batch, 0.05)
         gains, errors, entropies, kls, clips = [], [], [], [], []
-        for row in range(4):
+        for row in range(5):
             legal = batch.legal[row, : int(batch.counts[row])].numpy()
             p = softmax_over_legal(logits[row], legal)
             new = p[legal.tolist().index(int(batch.actions[row]))]
@@ -226,7 +226,7 @@ class TestLosses:
         assert {name: float(value) for name, value in losses.items()} == pytest.approx(
             expected, abs=1e-4
         )
-        assert expected["clip_share"] == 0.5
+        assert expected["clip_share"] == 0.8
 
     def test_its_gradient_equals_finite_differences(self):
         agent = small_agent(clip=0.2)

@@ -11,7 +11,7 @@ from keisei.core.ppo_agent import NonFiniteLossError
 from keisei.shogi.notation.conversion import read_games
 from keisei.shogi.notation.records import Ending, GameRecord, RecordedMove
 from keisei.shogi.vector_shogi import VectorShogi
-from keisei.training.checkpoints import load_checkpoint
+from keisei.training.checkpoint_format import load_checkpoint
 from keisei.training.display import Display
 from keisei.training.evaluator import Evaluation
 from keisei.training.metrics import MetricsLog, read_metrics

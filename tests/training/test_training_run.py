@@ -14,8 +14,11 @@ import pytest
 import torch
 
 from keisei.shogi.notation.conversion import read_games
-from keisei.training.checkpoints import CheckpointStore, load_checkpoint
+from keisei.training.checkpoint_format import load_checkpoint
+from keisei.training.checkpoints import CheckpointStore
 from keisei.training.metrics import read_metrics
+from keisei.training.run_folder import RunFolder
+from keisei.training_session import TrainingSession
 from tests.core.small import bits
 
 KEISEI = Path(sys.executable).parent / "keisei"
@@ -88,9 +91,18 @@ def assert_same_end(run, other):
     assert [name for name in ours if ours[name] != theirs[name]] == []
 
 
+def wait_until(condition, process):
+    """Wait for something that a process does while it lives."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
 @contextmanager
-def training(folder):
-    """A process of `keisei train`, and the folder of its run."""
+def training(folder, *, until):
+    """A process of `keisei train` that has logged `until` updates, and the folder of its run."""
     process = subprocess.Popen(
         [KEISEI, "train", *TINY, f"runs_folder={folder}"],
         stdout=subprocess.PIPE,
@@ -98,19 +110,14 @@ def training(folder):
         text=True,
     )
     try:
-        while not list(folder.glob("*/metrics.jsonl")):
-            assert process.poll() is None, process.stderr.read()
-            time.sleep(0.01)
-        yield process, next(folder.iterdir())
+        wait_until(lambda: list(folder.glob("*/metrics.jsonl")), process)
+        run = next(folder.iterdir())
+        metrics = run / "metrics.jsonl"
+        wait_until(lambda: metrics.read_bytes().count(b'"steps"') >= until, process)
+        yield process, run
     finally:
         process.kill()
         process.communicate()
-
-
-def wait_for_update(process, run, update):
-    while (run / "metrics.jsonl").read_bytes().count(b'"steps"') < update:
-        assert process.poll() is None, process.stderr.read()
-        time.sleep(0.005)
 
 
 @pytest.fixture(scope="module")
@@ -173,17 +180,27 @@ def test_a_finished_run_is_trained_on_with_more_steps(copy):
     assert logged_updates(copy) == list(range(1, more + 1))
     assert saved_updates(copy)[-1] == more
     assert newest(copy).state["updates"] == more
+    kept = RunFolder.open(copy).load_config([])
+    assert kept.training.total_steps == more * STEPS_AN_UPDATE  # the next sitting knows
+
+
+@pytest.mark.parametrize(
+    "setting", ["model.width=12", "model.depth=2", "games.count=8", "games.opponent_share=0.5"]
+)
+def test_a_resumed_run_keeps_its_model_and_its_games(trained, setting):
+    _, run = trained
+    before = (run / "config.yaml").read_bytes()
+    with pytest.raises(ValueError, match="keeps its model and games settings; start a new one"):
+        TrainingSession.resume(run, [setting])
+    assert (run / "config.yaml").read_bytes() == before
 
 
 def test_a_killed_run_resumes_to_the_same_end(trained, tmp_path):
-    with training(tmp_path) as (process, run):
-        wait_for_update(process, run, 17)
+    with training(tmp_path, until=10) as (process, run):
         process.kill()
         process.communicate()
     assert process.returncode == -signal.SIGKILL
-    assert 14 in saved_updates(run)
-    killed_after = logged_updates(run)[-1]
-    assert 17 <= killed_after
+    assert 7 <= saved_updates(run)[-1] <= logged_updates(run)[-1] <= UPDATES
     said = keisei("train", "--resume", run)
     assert (said.returncode, said.stderr) == (0, "")
     assert logged_updates(run) == list(range(1, UPDATES + 1))
@@ -192,15 +209,14 @@ def test_a_killed_run_resumes_to_the_same_end(trained, tmp_path):
 
 
 def test_ctrl_c_saves_and_says_how_to_resume_and_the_run_ends_the_same(trained, tmp_path):
-    with training(tmp_path) as (process, run):
-        wait_for_update(process, run, 9)
+    with training(tmp_path, until=3) as (process, run):
         process.send_signal(signal.SIGINT)
         output, errors = process.communicate(timeout=60)
     assert (process.returncode, errors) == (130, "")
     assert "Stopping after this step" in output
     assert f"Saved. Resume with:  keisei train --resume {run}\n" in output
     stopped_after = logged_updates(run)[-1]
-    assert 9 <= stopped_after < UPDATES
+    assert 3 <= stopped_after < UPDATES
     assert saved_updates(run)[-1] == stopped_after
     said = keisei("train", "--resume", run)
     assert (said.returncode, said.stderr) == (0, "")
@@ -219,6 +235,15 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(copy):
     assert first.endswith("; update-00000035 is used instead.")
     assert logged_updates(copy) == list(range(1, UPDATES + 1))
     assert load_checkpoint(damaged).update == UPDATES  # and written anew
+
+
+def test_metrics_that_cannot_be_read_are_one_sentence(copy):
+    lines = (copy / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    lines[5] = b"not a line of metrics\n"
+    (copy / "metrics.jsonl").write_bytes(b"".join(lines))
+    run = keisei("train", "--resume", copy)
+    assert run.returncode in (1, 2)
+    assert run.stderr == f"keisei: {copy / 'metrics.jsonl'}: line 6 is not a line of metrics\n"
 
 
 def test_a_run_whose_network_is_nonsense_ends_with_one_sentence(copy):
