@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import TextIO
 
@@ -31,15 +32,27 @@ class TrainingSession:
     """A run that is ready to be trained, new or continued."""
 
     def __init__(self, trainer: Trainer, folder: RunFolder, *, resumed: bool) -> None:
-        self._trainer, self._folder, self._resumed = trainer, folder, resumed
+        self._trainer, self._folder = trainer, folder
         self._notes: list[str] = []
+        self._metrics = MetricsLog(
+            folder.path,
+            trainer.config.logging,
+            run_name=folder.path.name,
+            settings=trainer.config.model_dump(),
+            after_update=trainer.updates if resumed else None,
+        )
 
     @classmethod
     def begin(cls, words: list[str]) -> TrainingSession:
         """A new run; nothing is left behind when the settings are wrong."""
         config = config_of(words)
         trainer = Trainer(config)
-        return cls(trainer, RunFolder.create(config), resumed=False)
+        folder = RunFolder.create(config)
+        try:
+            return cls(trainer, folder, resumed=False)
+        except ValueError:
+            shutil.rmtree(folder.path)
+            raise
 
     @classmethod
     def resume(cls, path: Path, overrides: list[str]) -> TrainingSession:
@@ -59,20 +72,12 @@ class TrainingSession:
 
     def run(self, stream: TextIO) -> bool:
         """Train to the end or until Ctrl-C; whether the end was reached."""
-        trainer, folder = self._trainer, self._folder
-        metrics = MetricsLog(
-            folder.path,
-            trainer.config.logging,
-            run_name=folder.path.name,
-            settings=trainer.config.model_dump(),
-            after_update=trainer.updates if self._resumed else None,
-        )
-        with metrics, make_display(stream) as display:
+        with self._metrics as metrics, make_display(stream) as display:
             for note in self._notes:
                 display.message(note)
             finished = TrainingLoopManager(
-                trainer,
-                folder,
+                self._trainer,
+                self._folder,
                 metrics=metrics,
                 display=display,
                 evaluator=evaluate_for_training,

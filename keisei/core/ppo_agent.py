@@ -168,6 +168,26 @@ class PPOAgent:
         entropy_weight = _between(self.config.entropy, self.config.final_entropy, progress)
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate
+        before = self._copy_of_state()
+        try:
+            figures = self._learn_from(buffer, entropy_weight)
+        except NonFiniteLossError:
+            self.load_state(*before)
+            raise
+        self.version += 1
+        return {
+            **figures,
+            "learning_rate": learning_rate,
+            "entropy_weight": entropy_weight,
+            "explained_variance": _explained_variance(buffer),
+        }
+
+    def _copy_of_state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        tensors, state = self.state()
+        return {name: tensor.clone() for name, tensor in tensors.items()}, state
+
+    def _learn_from(self, buffer: ExperienceBuffer, entropy_weight: float) -> dict[str, float]:
+        """Take gradient steps until the rollout is used up or the policy has moved too far."""
         sums: dict[str, Tensor] = {}
         done = 0
         stopped = False
@@ -179,20 +199,14 @@ class PPOAgent:
             if float(losses["kl"]) > self.config.target_kl:
                 stopped = True
                 break
-        self.version += 1
         figures = {name: float(value) / done for name, value in sums.items()}
-        return {
-            **figures,
-            "learning_rate": learning_rate,
-            "entropy_weight": entropy_weight,
-            "minibatches": done,
-            "stopped_early": float(stopped),
-            "explained_variance": _explained_variance(buffer),
-        }
+        return {**figures, "minibatches": done, "stopped_early": float(stopped)}
 
     def minibatches(self, buffer: ExperienceBuffer) -> Iterator[Minibatch]:
         """Shuffled minibatches of the learner's own steps, `epochs` times."""
         steps = np.flatnonzero(buffer.trains[: buffer.filled])
+        if len(steps) == 0:  # a past self moved everywhere
+            return
         advantages = buffer.advantages[: buffer.filled].reshape(-1)
         own = advantages[steps]
         scale = max(float(own.std()), self.config.advantage_floor, 1e-8)
@@ -297,5 +311,5 @@ def _explained_variance(buffer: ExperienceBuffer) -> float:
     """How much of the returns' variance the values foretold; 1 is all, 0 none."""
     own = buffer.trains[: buffer.filled]
     returns, values = buffer.returns[: buffer.filled][own], buffer.values[: buffer.filled][own]
-    variance = float(returns.var())
+    variance = float(returns.var()) if len(returns) else 0.0
     return 1 - float((returns - values).var()) / variance if variance > 0 else 0.0

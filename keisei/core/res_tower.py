@@ -21,6 +21,8 @@ class _SqueezeExcitation(nn.Module):
         super().__init__()
         self.squeeze = nn.Linear(width, max(width // _SQUEEZE, 4))
         self.excite = nn.Linear(self.squeeze.out_features, 2 * width)
+        nn.init.zeros_(self.excite.weight)
+        nn.init.zeros_(self.excite.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         summary = functional.relu(self.squeeze(x.mean(dim=(2, 3))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -36,15 +37,17 @@ class ModelPlayer:
 
 def find_checkpoint(path: Path) -> Checkpoint:
     """The checkpoint at `path`, or the best (else the newest) one of the run at `path`."""
-    if not (path / "checkpoints").is_dir():
+    if not (path / "config.yaml").is_file():
         return load_checkpoint(path)
     store = CheckpointStore(path / "checkpoints", keep=1)
     best = store.best()
     if best is not None:
         return load_checkpoint(best)
-    newest, _ = store.newest()
+    newest, damaged = store.newest()
     if newest is None:
-        raise CheckpointError(f"{path} has no checkpoint yet")
+        raise CheckpointError(damaged[0] if damaged else f"{path} has no checkpoint yet")
+    for sentence in damaged:
+        warnings.warn(sentence, stacklevel=2)
     return newest
 
 

@@ -33,7 +33,6 @@ class Trainer:
     def __init__(self, config: Config) -> None:
         self.config = config
         threads = config.training.threads or torch.get_num_threads()
-        torch.set_num_threads(threads)
         self.agent = PPOAgent(
             config.model,
             config.ppo,
@@ -46,6 +45,8 @@ class Trainer:
         self.collector: ExperienceCollector = SerialCollector(
             config, self.agent, self.pool, threads=threads
         )
+        # After the games: Numba's first parallel loop resets the number of OpenMP's threads.
+        torch.set_num_threads(threads)
         self.buffer = ExperienceBuffer(config.training.rollout_length, config.games.count)
         self.updates = 0
         self.steps = 0

@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -88,7 +89,7 @@ class SerialCollector:
             random_start_plies=min(settings.random_start_plies, settings.max_moves - 1),
             rewind_share=settings.rewind_share,
             rewind_plies=settings.rewind_plies,
-            threads=min(threads, settings.count),
+            threads=min(threads, settings.count, numba.config.NUMBA_NUM_THREADS),
         )
         self._bootstrap = config.ppo.cut_games == "bootstrap"
         self._against_pool = np.zeros(settings.count, np.bool_)
@@ -146,6 +147,8 @@ class SerialCollector:
             np.zeros(len(learners), np.float32),
         )
         for player, rows in ((self._agent, learners), (self._pool.opponent, ~learners)):
+            if not rows.any():
+                continue
             answer = self._ask(player, rows, fractions[rows])
             choice.actions[rows] = answer.actions
             choice.log_probs[rows] = answer.log_probs
