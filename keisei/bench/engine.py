@@ -15,7 +15,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from keisei.shogi.dense import DenseView
@@ -64,15 +63,8 @@ class Peer:
         )
         self.tasks: list[str] = self._read().get("tasks", [])
 
-    def __enter__(self) -> Peer:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """End the process."""
         self._process.kill()
         self._process.communicate()
 
@@ -173,7 +165,7 @@ def bench_engine(rounds: int = 7, seconds: float = 0.5) -> dict[str, Any]:
             history.append({name: rate(seconds) for name, rate in contestants.items()})
     finally:
         for peer in peers:
-            peer.__exit__(None, None, None)
+            peer.close()
     medians = {name: statistics.median(r[name] for r in history) for name in contestants}
     return {
         "threads": _threads(),
