@@ -150,7 +150,12 @@ def test_every_verb_has_help_with_an_example():
 
 def test_ctrl_c_ends_a_long_perft_quietly():
     process = subprocess.Popen(
-        [KEISEI, "perft", "--depth", "8"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [KEISEI, "perft", "--depth", "8"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell's background job ignores Ctrl-C, and so would everything that it starts.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     time.sleep(3)
     os.kill(process.pid, signal.SIGINT)
