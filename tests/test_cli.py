@@ -155,7 +155,7 @@ def test_ctrl_c_ends_a_long_perft_quietly():
         stderr=subprocess.PIPE,
         text=True,
         # A shell's background job ignores Ctrl-C, and so would everything that it starts.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
     time.sleep(3)
     os.kill(process.pid, signal.SIGINT)
