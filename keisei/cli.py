@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import warnings
 from collections.abc import Iterator
@@ -13,10 +12,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-
-# Threads that wait by spinning halve the speed of a training on a machine that does anything else.
-# It must be set before torch or Numba start their threads.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 app = typer.Typer(
     help="Keisei trains game-playing agents in parallel.",
