@@ -52,20 +52,28 @@ def train(
     resume: Annotated[
         Path | None, typer.Option(metavar="RUN", help="Continue the run in this folder.")
     ] = None,
+    trace: Annotated[
+        bool, typer.Option("--trace", help="Write the run's trace.json, for ui.perfetto.dev.")
+    ] = False,
+    debug_serial: Annotated[
+        bool, typer.Option("--debug-serial", help="Do it all in one process, to use a debugger.")
+    ] = False,
 ) -> None:
     """Train by self-play, with a live display; Ctrl-C saves and stops."""
     from keisei.core.ppo_agent import NonFiniteLossError
     from keisei.training.checkpoint_format import CheckpointError
-    from keisei.training_session import TrainingSession
+    from keisei.training.parallel.worker_supervisor import WorkersLostError
+    from keisei.training_session import Switches, TrainingSession
 
+    switches = Switches(trace=trace, debug_serial=debug_serial)
     with _one_sentence_for_bad_input():
         if resume is None:
-            session = TrainingSession.begin(settings or [])
+            session = TrainingSession.begin(settings or [], switches)
         else:
-            session = TrainingSession.resume(resume, settings or [])
+            session = TrainingSession.resume(resume, settings or [], switches)
     try:
         finished = session.run(sys.stdout)
-    except (CheckpointError, NonFiniteLossError) as error:
+    except (CheckpointError, NonFiniteLossError, WorkersLostError) as error:
         sys.stderr.write(f"keisei: {error}\n")
         raise typer.Exit(FAILED) from None
     if not finished:
@@ -171,21 +179,73 @@ def bench_train(
     predecessor: Annotated[
         bool, typer.Option(help="Also collect with the predecessor's 9x256 network.")
     ] = True,
+    versus_serial: Annotated[
+        bool,
+        typer.Option("--versus-serial", help="Also train in parallel and serially, in turns."),
+    ] = False,
+    rounds: Annotated[int, typer.Option(min=1, help="How often those take turns.")] = 5,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Length of one turn.")] = 8.0,
 ) -> None:
     """Steps a second of training, where the time goes, and the network's own ceiling."""
     from keisei.bench import report
     from keisei.bench.train import bench_predecessor
     from keisei.bench.train import bench_train as measure
-    from keisei.training_session import config_of
+    from keisei.bench.versus_serial import bench_versus_serial
+    from keisei.config_loading import config_of
 
     with _one_sentence_for_bad_input():
         result = measure(config_of(settings or []), updates)
         if predecessor:
             result |= bench_predecessor()
+        if versus_serial:
+            result |= bench_versus_serial(settings or [], rounds=rounds, seconds=seconds)
         if as_json:
             typer.echo(json.dumps(result, indent=1))
         else:
             Console().print(report.train_table(result))
+
+
+@bench_app.command(epilog="Example: keisei bench collect --workers 1,2 --json")
+def collect(
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[CONFIG] [key=value]...", help="As for `keisei train`."),
+    ] = None,
+    workers: Annotated[str, typer.Option(help="Numbers of workers to measure.")] = "1,2",
+    games: Annotated[int, typer.Option(min=1, help="Games of each worker.")] = 128,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    rounds: Annotated[int, typer.Option(min=1, help="How often all sides take turns.")] = 7,
+    seconds: Annotated[float, typer.Option(min=0.01, help="Length of one turn.")] = 3.0,
+) -> None:
+    """How collecting scales with worker processes, and what transport and weights cost."""
+    from keisei.bench import report
+    from keisei.bench.collect import bench_collect
+    from keisei.config_loading import config_of
+
+    with _one_sentence_for_bad_input():
+        counts = _whole_numbers(workers)
+        result = bench_collect(
+            config_of(settings or []),
+            counts,
+            games_per_worker=games,
+            rounds=rounds,
+            seconds=seconds,
+        )
+        if as_json:
+            typer.echo(json.dumps(result, indent=1))
+        else:
+            Console().print(report.collect_table(result))
+
+
+def _whole_numbers(text: str) -> list[int]:
+    """The numbers of "1,2,4"."""
+    try:
+        numbers = [int(word) for word in text.split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or min(numbers) < 1:
+        raise ValueError(f"{text!r} is not a list of numbers of at least 1, such as 1,2,4")
+    return numbers
 
 
 def main() -> None:

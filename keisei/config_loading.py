@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import operator
 import re
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +20,36 @@ from yaml.reader import ReaderError
 from keisei.config_reference import (
     Key,
     advice_on,
+    advice_on_name,
     allowed_values,
+    json_schema,
     limit_in_words,
     sections,
     settings,
 )
 from keisei.config_schema import Config
 
+# A key, or a place inside a setting: ("training", "parallel", "worker_profiles", 1, "temperature").
+Place = tuple[str | int, ...]
+
 _CONFIG_FOLDERS = (Path("configs"), Path(__file__).parents[1] / "configs")
+
+
+DEFAULT_CONFIG = "shogi-laptop"
 
 
 class ConfigError(ValueError):
     """A configuration that cannot be used; the message is one sentence for the user."""
+
+
+def config_of(words: list[str]) -> Config:
+    """The config that the words of a command line mean: a name or file, then settings."""
+    names = [word for word in words if "=" not in word]
+    if len(names) > 1:
+        raise ConfigError(f"{names[1]!r} is not a setting: write key=value after the config")
+    return load_config(
+        names[0] if names else DEFAULT_CONFIG, [word for word in words if "=" in word]
+    )
 
 
 def load_config(source: str | Path, overrides: Sequence[str] = ()) -> Config:
@@ -46,17 +66,22 @@ def load_config(source: str | Path, overrides: Sequence[str] = ()) -> Config:
 def dump_config(config: Config) -> str:
     """The complete configuration as YAML, with what each setting means as a comment."""
     values = config.model_dump()
-    lines = [_dumped(key, values[key[0]]) for key in settings() if len(key) == 1]
+    lines = _dumped_settings((), values)
     for section, meaning in sections().items():
-        lines.append(f"\n{section}:  # {meaning}\n")
-        lines += [_dumped(key, values[section][key[1]]) for key in settings() if key[0] == section]
+        lines.append(f"\n{'  ' * (len(section) - 1)}{section[-1]}:  # {meaning}\n")
+        lines += _dumped_settings(section, values)
     return "".join(lines)
 
 
+def _dumped_settings(section: Key, values: dict[str, Any]) -> list[str]:
+    inside = [key for key in settings() if key[:-1] == section]
+    return [_dumped(key, reduce(operator.getitem, key, values)) for key in inside]
+
+
 def _dumped(key: Key, value: object) -> str:
-    tree = {key[-1]: value} if len(key) == 1 else {key[0]: {key[1]: value}}
-    text = yaml.dump(tree, Dumper=_Dumper, allow_unicode=True, width=math.inf)
-    line = text.split("\n", len(key) - 1)[-1]  # without the section's own line
+    tree = reduce(lambda inside, name: {name: inside}, reversed(key), value)
+    text = yaml.dump(tree, Dumper=_Dumper, allow_unicode=True, width=math.inf, sort_keys=False)
+    line = text.split("\n", len(key) - 1)[-1]  # without the lines of the sections around it
     return f"{line.rstrip()}  # {settings()[key]['description']}\n"
 
 
@@ -80,8 +105,8 @@ def _read_file(source: str | Path) -> dict[Key, object]:
     if not isinstance(tree, dict):
         raise ConfigError(f"{path} holds {_shown(tree)}, but must hold settings such as seed: 3")
     # A section whose settings are all commented out is empty to YAML, and changes nothing.
-    empty = {key for key, value in tree.items() if value is None and key in sections()}
-    return _flat((), {key: value for key, value in tree.items() if key not in empty})
+    flat = _flat((), tree)
+    return {key: flat[key] for key in flat if flat[key] is not None or key not in sections()}
 
 
 def _find(source: str | Path) -> Path:
@@ -93,15 +118,16 @@ def _find(source: str | Path) -> Path:
 
 
 def _read_override(override: str) -> dict[Key, object]:
-    key, equals, text = override.partition("=")
-    if not equals or not key.strip():
+    name, equals, text = override.partition("=")
+    if not equals or not name.strip():
         raise ConfigError(f"{override!r} must be key=value, such as ppo.learning_rate=3e-4")
-    return _flat(tuple(key.strip().split(".")), _parse(text, lambda _: repr(override)))
+    key = tuple(name.strip().split("."))
+    return _flat(key, _parse(text, lambda _: repr(override), key))
 
 
 def _flat(key: Key, value: object) -> dict[Key, object]:
     """Single settings: a mapping is taken apart where the schema has a section."""
-    if isinstance(value, dict) and (not key or (len(key) == 1 and key[0] in sections())):
+    if isinstance(value, dict) and (not key or key in sections()):
         flat: dict[Key, object] = {}
         for name, entry in value.items():
             flat |= _flat((*key, name), entry)
@@ -111,10 +137,10 @@ def _flat(key: Key, value: object) -> dict[Key, object]:
 
 def _validated(values: Mapping[Key, object]) -> Config:
     tree: dict[str, Any] = {}
-    problems: dict[Key, str] = {}
+    problems: dict[Place, str] = {}
     for key, value in values.items():
         if key in settings():
-            section = tree if len(key) == 1 else tree.setdefault(key[0], {})
+            section = reduce(lambda inside, name: inside.setdefault(name, {}), key[:-1], tree)
             section[key[-1]] = _fitted(value, settings()[key])
         else:
             problems[key] = _misplaced(key, value)
@@ -122,8 +148,8 @@ def _validated(values: Mapping[Key, object]) -> Config:
         config = Config.model_validate(tree, strict=True)
     except ValidationError as error:
         for details in error.errors():
-            key = tuple(part for part in details["loc"] if isinstance(part, str))
-            problems.setdefault(key, _refusal(key, details))
+            place, sentence = _problem(details)
+            problems.setdefault(place, sentence)
     if problems:
         others = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         raise ConfigError(problems[min(problems, key=_position)] + others)
@@ -139,29 +165,60 @@ def _fitted(value: object, schema: Mapping[str, Any]) -> object:
     return value
 
 
-def _position(key: Key) -> int:
-    """Where the schema has this setting, or else its section; -1 for neither."""
-    order = list(settings())
-    if key in settings():
-        return order.index(key)
-    return next((i for i, known in enumerate(order) if known[0] == key[0]), -1)
+def _position(place: Place) -> int:
+    """Where the schema has this setting, or else its innermost section; -1 for neither."""
+    for length in range(len(place), 0, -1):
+        for index, known in enumerate(settings()):
+            if known[:length] == place[:length]:
+                return index
+    return -1
 
 
 def _misplaced(key: Key, value: object) -> str:
     """A sentence about a key that is not that of a setting."""
-    if len(key) == 1 and key[0] in sections():
-        example = next(".".join(known) for known in settings() if known[0] == key[0])
-        return f"{key[0]} is {_shown(value)}, but must be a section with settings like {example}"
-    if tuple(".".join(key).split(".")) in settings():
-        section, _, name = key[0].partition(".")
-        return f"{key[0]} is not a key in a file; write {name} below {section}:"
+    if key in sections():
+        example = ".".join(next(known for known in settings() if known[: len(key)] == key))
+        return (
+            f"{_dotted(key)} is {_shown(value)}, but must be a section with settings like {example}"
+        )
+    if tuple(".".join(key).split(".")) in {*settings(), *sections()}:
+        *above, name = key[-1].split(".")
+        path = " and ".join(f"{section}:" for section in above)
+        return f"{key[-1]} is not a key in a file; write {name} below {path}"
     return f"{_dotted(key)} is not a setting; {advice_on('.'.join(key))}"
 
 
-def _dotted(key: Sequence[str]) -> str:
-    """A key as people write it, unless it is no name at all."""
-    dotted = ".".join(key)
-    return dotted if re.fullmatch(r"[\w.-]{1,60}", dotted) else _shown(dotted)
+def _dotted(place: Place) -> str:
+    """A place as people write it, unless it is no name at all."""
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
+    dotted = "".join(parts).removeprefix(".")
+    return dotted if re.fullmatch(r"[\w.\[\]-]{1,60}", dotted) else _shown(dotted)
+
+
+def _problem(details: ErrorDetails) -> tuple[Place, str]:
+    """Where something is wrong, and a sentence about it."""
+    place, schema = _located(details["loc"])
+    if details["type"] == "value_error":  # settings that contradict each other
+        return place, f"{_dotted(place)}.{details['ctx']['error']}"
+    if details["type"] == "extra_forbidden":  # in a list; elsewhere `_misplaced` has found it
+        unknown = (*place, details["loc"][-1])
+        advice = advice_on_name(str(unknown[-1]), schema["properties"])
+        return unknown, f"{_dotted(unknown)} is not a setting; {advice}"
+    return place, _refusal(place, schema, details)
+
+
+def _located(location: Place) -> tuple[Place, Mapping[str, Any]]:
+    """The known part of Pydantic's location, and its JSON schema.
+
+    What may follow is a name that is not known, or which type of several was tried.
+    """
+    schema = json_schema()
+    for depth, part in enumerate(location):
+        names = schema.get("properties", {})
+        if isinstance(part, str) and part not in names:
+            return location[:depth], schema
+        schema = names[part] if isinstance(part, str) else schema["items"]
+    return location, schema
 
 
 _LIMITS = {
@@ -172,17 +229,14 @@ _LIMITS = {
 }
 
 
-def _refusal(key: Key, details: ErrorDetails) -> str:
+def _refusal(place: Place, schema: Mapping[str, Any], details: ErrorDetails) -> str:
     """A sentence about a value that its setting does not allow."""
-    schema, value, verbs = settings()[key], details["input"], ("is", "must")
-    if len(details["loc"]) > len(key):
-        schema, verbs = schema["items"], ("contains", "each must")
-    allowed = allowed_values(schema)
-    if details["type"] in _LIMITS:
+    value, allowed = details["input"], allowed_values(schema)
+    if details["type"] in _LIMITS and "anyOf" not in schema:
         allowed = limit_in_words(schema, _LIMITS[details["type"]])
     elif details["type"] == "string_type" and isinstance(value, int | float):
         allowed += "; put it in quotes"
-    return f"{'.'.join(key)} {verbs[0]} {_shown(value)}, but {verbs[1]} be {allowed}"
+    return f"{_dotted(place)} is {_shown(value)}, but must be {allowed}"
 
 
 _BRIEF = reprlib.Repr()
@@ -198,11 +252,11 @@ def _shown(value: object) -> str:
     return _BRIEF.repr(list(value) if isinstance(value, tuple) else value)
 
 
-def _parse(text: str, where: Callable[[int], str]) -> object:
-    """The value in a YAML text; `where` names a line of it in errors."""
+def _parse(text: str, where: Callable[[int], str], place: Place = ()) -> object:
+    """The value in a YAML text for `place`; `where` names a line of it in errors."""
     try:
         node = yaml.compose(text, _Composer)
-        return None if node is None else _value(node, ())
+        return None if node is None else _value(node, place)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, problem = (mark.line + 1 if mark else 1), str(error.problem)
@@ -231,27 +285,27 @@ class _Composer(yaml.BaseLoader):
         return super().compose_node(parent, index)
 
 
-def _value(node: yaml.Node, path: Key) -> object:
+def _value(node: yaml.Node, place: Place) -> object:
     if node.tag not in (_TEXT, _LIST, _MAPPING):
         raise ComposerError(None, None, f"the tag {node.tag!r} is not supported", node.start_mark)
     if isinstance(node, yaml.MappingNode):
-        return _mapping(node, path)
+        return _mapping(node, place)
     if isinstance(node, yaml.SequenceNode):
-        return [_value(item, path) for item in node.value]
+        return [_value(item, (*place, index)) for index, item in enumerate(node.value)]
     is_plain = isinstance(node, yaml.ScalarNode) and node.style is None
     return _scalar(node.value) if is_plain else node.value
 
 
-def _mapping(node: yaml.MappingNode, path: Key) -> dict[str, object]:
+def _mapping(node: yaml.MappingNode, place: Place) -> dict[str, object]:
     """A mapping whose keys are names, each once: PyYAML itself keeps the last of two."""
     values: dict[str, object] = {}
     for key, value in node.value:
         if not isinstance(key, yaml.ScalarNode):
             raise ComposerError(None, None, "a key must be a name", key.start_mark)
         if key.value in values:
-            problem = f"{_dotted((*path, key.value))} is given twice"
+            problem = f"{_dotted((*place, key.value))} is given twice"
             raise ComposerError(None, None, problem, key.start_mark)
-        values[key.value] = _value(value, (*path, key.value))
+        values[key.value] = _value(value, (*place, key.value))
     return values
 
 

@@ -6,14 +6,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from keisei.config_schema import Config, Section
+from keisei.config_schema import Config
 
-# A setting's place: ("seed",) or ("ppo", "clip").
+# A setting's or a section's place: ("seed",), ("ppo", "clip"), ("training", "parallel").
 Key = tuple[str, ...]
 
 _LIMIT_WORDS = {
@@ -59,40 +60,69 @@ print(dump_config(config))  # the complete configuration, as YAML with comments
 
 Unknown keys, keys given twice, and values of the wrong type or out of range are refused. Only
 `true` and `false` are truth values (`yes`, `on` and `off` are text), and `3e-4` is a number.
+`null`, or no value at all, is taken only where it is listed as allowed. A list of mappings may be
+written in both styles of YAML; as `key=value` it takes the short one:
+
+```
+keisei train 'training.parallel.worker_profiles=[{temperature: 1.2}, {random_start_share: 0.5}]'
+```
 """
 
 
 @cache
-def sections() -> dict[str, str]:
-    """What each section is about, by its name, in the order of the schema."""
+def json_schema() -> dict[str, Any]:
+    """The JSON schema of `Config`, its definitions put where it refers to them."""
+    schema = Config.model_json_schema()
+    definitions = schema.pop("$defs")
+    resolved: dict[str, Any] = _resolved(schema, definitions)
+    return resolved
+
+
+def _resolved(part: Any, definitions: Mapping[str, Any]) -> Any:
+    if isinstance(part, list):
+        return [_resolved(entry, definitions) for entry in part]
+    if not isinstance(part, dict):
+        return part
+    definition = definitions.get(part.get("$ref", "").rpartition("/")[2], {})
+    return {name: _resolved(entry, definitions) for name, entry in (definition | part).items()}
+
+
+@cache
+def sections() -> dict[Key, str]:
+    """What each section is about, in the order of the schema."""
     return {
-        name: (field.annotation.__doc__ or "").partition("\n")[0]
-        for name, field in Config.model_fields.items()
-        if isinstance(field.annotation, type) and issubclass(field.annotation, Section)
+        key: schema["description"].partition("\n")[0]
+        for key, schema in _entries(json_schema())
+        if "properties" in schema
     }
 
 
 @cache
 def settings() -> dict[Key, dict[str, Any]]:
     """The JSON schema of every setting, in the order of the schema."""
-    return dict(_walk(Config.model_json_schema()))
+    return {key: schema for key, schema in _entries(json_schema()) if "properties" not in schema}
 
 
-def _walk(schema: dict[str, Any]) -> Iterator[tuple[Key, dict[str, Any]]]:
-    for name, entry in schema["properties"].items():
-        if name in sections():
-            section = schema["$defs"][entry["$ref"].rpartition("/")[2]]
-            for field, field_schema in section["properties"].items():
-                yield (name, field), field_schema
-        else:
-            yield (name,), entry
+def _entries(section: dict[str, Any], place: Key = ()) -> Iterator[tuple[Key, dict[str, Any]]]:
+    """Sections and settings, each section before what is in it."""
+    for name, schema in section.get("properties", {}).items():
+        yield (*place, name), schema
+        yield from _entries(schema, (*place, name))
 
 
 def allowed_values(schema: Mapping[str, Any]) -> str:
     """What a setting with this JSON schema may be, such as "a whole number, at least 1"."""
+    if "anyOf" in schema:
+        return ", or ".join(allowed_values(option) for option in schema["anyOf"])
+    if "const" in schema:
+        return str(schema["const"])
     if "enum" in schema:
         return "one of " + ", ".join(schema["enum"])
     match schema["type"]:
+        case "null":
+            return "null"
+        case "object":
+            return f"a mapping with any of {', '.join(schema['properties'])}"
         case "boolean":
             return "true or false"
         case "array":
@@ -125,8 +155,8 @@ def limit_in_words(schema: Mapping[str, Any], limit: str) -> str:
 
 def advice_on(unknown: str) -> str:
     """What the writer of an unknown dotted key may have meant, or else which keys there are."""
-    known = [*sections(), *(".".join(key) for key in settings())]
-    section = f"{unknown.partition('.')[0]}."
+    known = [".".join(key) for key in (*sections(), *settings())]
+    section = _innermost_section(unknown)
     inside = {key.removeprefix(section): key for key in known if key.startswith(section)}
     by_last_name: dict[str, str] = {}
     for key in known:
@@ -134,30 +164,51 @@ def advice_on(unknown: str) -> str:
         by_last_name[last] = f"{by_last_name[last]} or {key}" if last in by_last_name else key
     for name, candidates in (
         (unknown.removeprefix(section), inside),
-        (unknown, {} if inside else {key: key for key in known}),
         (unknown.rpartition(".")[2], by_last_name),
     ):
         if near := difflib.get_close_matches(name, candidates, n=1):
             return f"did you mean {candidates[near[0]]}?"
-    return f"known are {', '.join(inside.values() or [key for key in known if '.' not in key])}"
+    return f"known are {', '.join(key for name, key in inside.items() if '.' not in name)}"
+
+
+def _innermost_section(unknown: str) -> str:
+    """The longest beginning of a dotted key that is a section, such as "training."; or ""."""
+    names = [f"{'.'.join(section)}." for section in sections()]
+    return max((name for name in names if unknown.startswith(name)), key=len, default="")
+
+
+def advice_on_name(unknown: str, known: Iterable[str]) -> str:
+    """Which of the known names the writer of an unknown one may have meant, or else all."""
+    known = list(known)
+    if near := difflib.get_close_matches(unknown, known, n=1):
+        return f"did you mean {near[0]}?"
+    return f"known are {', '.join(known)}"
 
 
 def configuration_page() -> str:
     """The Markdown of `docs/configuration.md`."""
-    top = _table([key for key in settings() if len(key) == 1])
-    parts = [_INTRODUCTION, "## At the top\n", top]
+    parts = [_INTRODUCTION, "## At the top\n", *_tables(())]
     for section, meaning in sections().items():
-        keys = [key for key in settings() if key[0] == section]
-        parts += [f"## `{section}`\n", f"{meaning}\n", _table(keys)]
+        parts += [f"## `{'.'.join(section)}`\n", f"{meaning}\n", *_tables(section)]
     return "\n".join(parts)
 
 
-def _table(keys: list[Key]) -> str:
+def _tables(section: Key) -> Iterator[str]:
+    """The settings of a section, then what the mappings in its lists may hold."""
+    inside = {".".join(key): schema for key, schema in settings().items() if key[:-1] == section}
+    yield _table(inside)
+    for name, schema in inside.items():
+        item = schema.get("items", {})
+        if "properties" in item:
+            yield f"Each entry of `{name}` may hold these. {item['description']}\n"
+            yield _table(item["properties"])
+
+
+def _table(schemas: Mapping[str, Mapping[str, Any]]) -> str:
     rows = ["| key | allowed | default | meaning |", "|---|---|---|---|"]
-    for key in keys:
-        schema = settings()[key]
+    for name, schema in schemas.items():
         default = _as_yaml(schema["default"])
-        cells = (f"`{'.'.join(key)}`", allowed_values(schema), default, schema["description"])
+        cells = (f"`{name}`", allowed_values(schema), default, schema["description"])
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows) + "\n"
 
@@ -165,7 +216,7 @@ def _table(keys: list[Key]) -> str:
 def _as_yaml(default: object) -> str:
     if isinstance(default, list):
         return f"`[{', '.join(default)}]`"
-    return f"`{str(default).lower() if isinstance(default, bool) else default}`"
+    return f"`{json.dumps(default) if isinstance(default, bool | None) else default}`"
 
 
 def main() -> None:

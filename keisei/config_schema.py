@@ -6,11 +6,12 @@ nothing.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=1, le=1024)] | Literal["auto"]
 
 
 class Section(BaseModel):
@@ -117,6 +118,104 @@ class LoggingConfig(Section):
     sample_games: int = Field(2, ge=0, le=1000, description="Games saved as KIF at an evaluation.")
 
 
+class WorkerProfile(Section):
+    """What one worker does otherwise than the others; what is left out stays as it is."""
+
+    random_start_share: Share | None = Field(
+        None, description="Share of its games that begin after random legal plies."
+    )
+    opponent_share: Share | None = Field(
+        None, description="Share of its games against a frozen past self."
+    )
+    temperature: float = Field(
+        1.0, gt=0, le=10, description="Above 1 it plays more varied moves, below 1 fewer."
+    )
+
+
+class ParallelConfig(Section):
+    """Worker processes that play, and helpers that learn."""
+
+    enabled: bool = Field(False, description="Play in worker processes.")
+    num_workers: Count = Field(
+        "auto", description="Processes that play; auto: by cores, memory and a measurement."
+    )
+    num_learners: Count = Field(
+        "auto", description="Processes that compute gradients, the main one included; 1 on a GPU."
+    )
+    games_per_worker: int | None = Field(
+        None, ge=1, description="Games of each worker; default: games.count, shared out."
+    )
+    rollout_length: int | None = Field(
+        None, ge=1, le=4096, description="Plies of each game; default: training.rollout_length."
+    )
+    episodes_per_worker: int | None = Field(
+        None,
+        ge=1,
+        description="A worker reports when this many games have ended, or at rollout_length.",
+    )
+    mode: Literal["sync", "async"] = Field(
+        "async", description="sync: play, then learn, repeatably. async: play while learning."
+    )
+    max_policy_lag: int = Field(
+        2, ge=1, le=1000, description="Steps played by weights older than this do not train."
+    )
+    model_sync_interval: int = Field(
+        1, ge=1, le=1000, description="Updates between publications of the weights."
+    )
+    adaptive_sync: bool = Field(
+        False, description="Publish more often while the policy lag is above half its bound."
+    )
+    compression_enabled: bool = Field(
+        False, description="Publish weights in half precision: half the bytes, rounded moves."
+    )
+    worker_timeout: float = Field(
+        60.0, gt=0, description="Seconds of silence after which a worker is killed and replaced."
+    )
+    queue_maxsize: int | None = Field(
+        None, ge=1, description="Rollouts under way at most; default: what the policy lag allows."
+    )
+    use_shared_memory: bool = Field(
+        True, description="Off: experience and weights travel through pipes, several times slower."
+    )
+    max_restarts: int = Field(
+        5, ge=0, description="Failures in a row, without a rollout between, until one is given up."
+    )
+    restart_backoff: float = Field(
+        0.5, ge=0, description="Seconds before the second restart in a row; doubles each time."
+    )
+    fallback_to_serial: bool = Field(
+        True, description="Go on in this process when no worker can be kept alive; off: stop."
+    )
+    seed: int | None = Field(
+        None, ge=0, lt=2**63, description="Of the workers' games; default: the run's seed."
+    )
+    worker_profiles: tuple[WorkerProfile, ...] = Field(
+        (), description="What single workers do otherwise, in order; the rest stay alike."
+    )
+
+    # The sentences begin with a setting's name: config_loading puts the section before it.
+
+    @model_validator(mode="after")
+    def _steps_can_be_young_enough(self) -> Self:
+        """Weights grow as old as the interval before newer ones are published."""
+        if self.mode == "async" and self.max_policy_lag < self.model_sync_interval:
+            raise ValueError(
+                f"max_policy_lag is {self.max_policy_lag}, but must be at least "
+                f"model_sync_interval ({self.model_sync_interval}) in async mode"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _every_profile_has_a_worker(self) -> Self:
+        profiles, workers = len(self.worker_profiles), self.num_workers
+        if isinstance(workers, int) and profiles > workers:
+            raise ValueError(
+                f"worker_profiles has {profiles} entries, but must have at most "
+                f"num_workers ({workers})"
+            )
+        return self
+
+
 class TrainingConfig(Section):
     """The loop."""
 
@@ -127,6 +226,7 @@ class TrainingConfig(Section):
     mixed_precision: bool = Field(
         True, description="bfloat16 arithmetic where the GPU or CPU has it."
     )
+    parallel: ParallelConfig = ParallelConfig()
 
 
 class Config(Section):

@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TextIO
 
-from keisei.config_loading import load_config
-from keisei.config_schema import Config
+from keisei.config_loading import config_of
 from keisei.evaluation.model_player import evaluate_for_training
 from keisei.training.display import make_display
 from keisei.training.metrics import MetricsLog
 from keisei.training.run_folder import RunFolder
+from keisei.training.run_log import LOG_FILE, close_run_log, open_run_log
 from keisei.training.trainer import Trainer
 from keisei.training.training_loop_manager import TrainingLoopManager
 
-DEFAULT_CONFIG = "shogi-laptop"
+
+@dataclass(frozen=True)
+class Switches:
+    """How a sitting runs, apart from what the run is."""
+
+    trace: bool = False
+    """Write the timeline of every process to `trace.json`."""
+    debug_serial: bool = False
+    """Do everything in this process."""
 
 
-def config_of(words: list[str]) -> Config:
-    """The config that the words of a command line mean: a name or file, then settings."""
-    names = [word for word in words if "=" not in word]
-    if len(names) > 1:
-        raise ValueError(f"{names[1]!r} is not a setting: write key=value after the config")
-    return load_config(
-        names[0] if names else DEFAULT_CONFIG, [word for word in words if "=" in word]
-    )
+_PLAIN = Switches()
 
 
 class TrainingSession:
@@ -43,47 +46,60 @@ class TrainingSession:
         )
 
     @classmethod
-    def begin(cls, words: list[str]) -> TrainingSession:
+    def begin(cls, words: list[str], switches: Switches = _PLAIN) -> TrainingSession:
         """A new run; nothing is left behind when the settings are wrong."""
         config = config_of(words)
-        trainer = Trainer(config)
         folder = RunFolder.create(config)
         try:
+            trainer = Trainer(config, folder.path, **asdict(switches))
+            folder.save_config(trainer.config)
             return cls(trainer, folder, resumed=False)
         except ValueError:
             shutil.rmtree(folder.path)
+            with suppress(OSError):
+                folder.path.parent.rmdir()  # unless there are other runs
             raise
 
     @classmethod
-    def resume(cls, path: Path, overrides: list[str]) -> TrainingSession:
+    def resume(
+        cls, path: Path, overrides: list[str], switches: Switches = _PLAIN
+    ) -> TrainingSession:
         """The run in a folder, from its newest undamaged checkpoint on."""
         folder = RunFolder.open(path)
         before, config = folder.load_config([]), folder.load_config(overrides)
         if (config.model, config.games) != (before.model, before.games):
             raise ValueError("a resumed run keeps its model and games settings; start a new one")
         checkpoint, damaged = folder.checkpoints(config.checkpoints.keep).newest()
-        trainer = Trainer(config)
+        trainer = Trainer(config, folder.path, **asdict(switches))
         if checkpoint is not None:
             trainer.load_checkpoint(checkpoint)
-        folder.save_config(config)
+        folder.save_config(trainer.config)
         session = cls(trainer, folder, resumed=True)
         session._notes = damaged
         return session
 
     def run(self, stream: TextIO) -> bool:
         """Train to the end or until Ctrl-C; whether the end was reached."""
+        log = open_run_log(self._folder.path / LOG_FILE, "main")
+        try:
+            finished = self._train(stream)
+        finally:
+            self._trainer.close()
+            close_run_log(log)
+        stream.write(self._closing_words(finished=finished))
+        return finished
+
+    def _train(self, stream: TextIO) -> bool:
         with self._metrics as metrics, make_display(stream) as display:
             for note in self._notes:
                 display.message(note)
-            finished = TrainingLoopManager(
+            return TrainingLoopManager(
                 self._trainer,
                 self._folder,
                 metrics=metrics,
                 display=display,
                 evaluator=evaluate_for_training,
             ).run()
-        stream.write(self._closing_words(finished=finished))
-        return finished
 
     def _closing_words(self, *, finished: bool) -> str:
         path = self._folder.path

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from keisei.config_loading import ConfigError, dump_config, load_config
 from keisei.config_reference import settings
-from keisei.config_schema import Config
+from keisei.config_schema import Config, ParallelConfig, WorkerProfile
 
 SHIPPED = Path(__file__).parents[1] / "configs"
 
@@ -48,6 +48,7 @@ def test_an_empty_file_is_the_defaults(config_file):
     assert load_config(config_file("")) == Config()
     assert load_config(config_file("# nothing yet\n")) == Config()
     assert load_config(config_file("ppo:\n  # clip: 0.1\n")) == Config()
+    assert load_config(config_file("training:\n  parallel:\n    # mode: sync\n")) == Config()
 
 
 def test_a_file_changes_only_the_settings_it_names(config_file):
@@ -70,6 +71,47 @@ def test_an_override_replaces_a_value_of_the_file_that_would_be_refused(config_f
 def test_an_override_of_a_section_changes_only_the_settings_it_names(config_file):
     config = load_config(config_file("ppo: {clip: 0.1}"), ["ppo={epochs: 3}"])
     assert (config.ppo.clip, config.ppo.epochs) == (0.1, 3)
+
+
+def test_sections_in_sections_are_merged_setting_by_setting(config_file):
+    path = config_file("training:\n  threads: 2\n  parallel:\n    num_workers: 3\n    seed: 5\n")
+    config = load_config(
+        path, ["training.parallel.seed=6", "training={parallel: {mode: sync}, compile: false}"]
+    )
+    assert (config.training.threads, config.training.compile) == (2, False)
+    assert config.training.parallel == ParallelConfig(num_workers=3, seed=6, mode="sync")
+
+
+@pytest.mark.parametrize("empty", ["", " null", " ~"])
+def test_null_or_nothing_unsets_a_setting_that_may_be_null(config_file, empty):
+    path = config_file(f"training:\n  parallel:\n    games_per_worker:{empty}\n    seed: 3\n")
+    config = load_config(path, [f"training.parallel.seed={empty}"])
+    assert config.training.parallel == ParallelConfig()
+
+
+PROFILES = (WorkerProfile(temperature=1.2), WorkerProfile(random_start_share=0.5))
+
+
+@pytest.mark.parametrize(
+    "profiles",
+    [
+        "worker_profiles: [{temperature: 1.2}, {random_start_share: 0.5}]",
+        "worker_profiles:\n    - temperature: 1.2\n    - random_start_share: 0.5",
+        "worker_profiles:\n    - temperature: 1.2\n      opponent_share: null\n"
+        "    - {temperature: 1, random_start_share: 0.5}",
+    ],
+)
+def test_a_list_of_mappings_may_be_written_in_both_styles_of_yaml(config_file, profiles):
+    config = load_config(config_file(f"training:\n  parallel:\n    {profiles}\n"))
+    assert config.training.parallel.worker_profiles == PROFILES
+
+
+def test_an_override_replaces_a_list_of_mappings_as_a_whole(config_file):
+    path = config_file("training:\n  parallel:\n    worker_profiles: [{opponent_share: 1}]\n")
+    override = "training.parallel.worker_profiles=[{temperature: 1.2}, {random_start_share: 0.5}]"
+    assert load_config(path, [override]).training.parallel.worker_profiles == PROFILES
+    none = load_config(path, ["training.parallel.worker_profiles=[]"])
+    assert none.training.parallel.worker_profiles == ()
 
 
 @pytest.mark.parametrize(
@@ -97,14 +139,29 @@ def test_an_override_of_a_section_changes_only_the_settings_it_names(config_file
         ("name='2024'", lambda config: config.name == "2024"),
         ("runs_folder=a=b", lambda config: config.runs_folder == "a=b"),
         (" seed = 3", lambda config: config.seed == 3),
+        (
+            "training.parallel.num_workers=4",
+            lambda config: config.training.parallel.num_workers == 4,
+        ),
+        (
+            "training.parallel.num_learners=auto",
+            lambda config: config.training.parallel.num_learners == "auto",
+        ),
+        (
+            "training.parallel.queue_maxsize=7",
+            lambda config: config.training.parallel.queue_maxsize == 7,
+        ),
+        (
+            "training.parallel.seed=null",
+            lambda config: config.training.parallel.seed is None,
+        ),
     ],
 )
 def test_values_mean_the_same_in_overrides_and_files(config_file, override, read):
     assert read(load_config(config_file(""), [override]))
     key, _, value = override.partition("=")
-    *section, name = key.strip().split(".")
-    line = f"{name}: {value}"
-    assert read(load_config(config_file(f"{section[0]}:\n  {line}" if section else line)))
+    lines = [f"{'  ' * depth}{name}:" for depth, name in enumerate(key.strip().split("."))]
+    assert read(load_config(config_file("\n".join(lines) + f" {value}")))
 
 
 def test_a_name_stands_for_a_file_in_configs(tmp_path, monkeypatch):
@@ -169,7 +226,7 @@ def test_shipped_configurations_load_by_name_from_any_folder(tmp_path, monkeypat
         ("games.declaration=25", "games.declaration is 25, but must be one of off, 24, 27"),
         (
             "evaluation.opponents=[random, alice, bob]",
-            "evaluation.opponents contains 'alice', but each must be one of random, greedy",
+            "evaluation.opponents[1] is 'alice', but must be one of random, greedy (and 1 more)",
         ),
         (
             "evaluation.opponents=[]",
@@ -186,10 +243,142 @@ def test_shipped_configurations_load_by_name_from_any_folder(tmp_path, monkeypat
         ("seed", "'seed' must be key=value, such as ppo.learning_rate=3e-4"),
         ("=3", "'=3' must be key=value, such as ppo.learning_rate=3e-4"),
         ("seed=[", "'seed=[': expected the node content, but found '<stream end>'"),
-        ("ppo={clip: 1, clip: 2}", "'ppo={clip: 1, clip: 2}': clip is given twice"),
+        ("ppo={clip: 1, clip: 2}", "'ppo={clip: 1, clip: 2}': ppo.clip is given twice"),
     ],
 )
 def test_a_wrong_override_gets_one_sentence(refusal, override, sentence):
+    assert refusal("", override) == sentence
+
+
+A_COUNT = "a whole number, at least 1, at most 1024, or auto"
+A_PROFILE = "a mapping with any of random_start_share, opponent_share, temperature"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ("num_workers=0", f"num_workers is 0, but must be {A_COUNT}"),
+        ("num_workers=1025", f"num_workers is 1025, but must be {A_COUNT}"),
+        ("num_workers=2.0", f"num_workers is 2.0, but must be {A_COUNT}"),
+        ("num_workers=true", f"num_workers is true, but must be {A_COUNT}"),
+        ("num_workers=many", f"num_workers is 'many', but must be {A_COUNT}"),
+        ("num_workers=", f"num_workers is empty, but must be {A_COUNT}"),
+        ("num_learners={a: 1}", f"num_learners is {{'a': 1}}, but must be {A_COUNT}"),
+        (
+            "games_per_worker=0",
+            "games_per_worker is 0, but must be a whole number, at least 1, or null",
+        ),
+        (
+            "games_per_worker=auto",
+            "games_per_worker is 'auto', but must be a whole number, at least 1, or null",
+        ),
+        (
+            "rollout_length=[1]",
+            "rollout_length is [1], but must be a whole number, at least 1, at most 4096, or null",
+        ),
+        ("mode=null", "mode is empty, but must be one of sync, async"),
+        ("mode={sync: 1}", "mode is {'sync': 1}, but must be one of sync, async"),
+        ("max_restarts=null", "max_restarts is empty, but must be a whole number, at least 0"),
+        ("max_restarts=-1", "max_restarts is -1, but must be at least 0"),
+        (
+            "num_worker=3",
+            "num_worker is not a setting; did you mean training.parallel.num_workers?",
+        ),
+        (
+            "num_workers.x=3",
+            "num_workers.x is not a setting; did you mean training.parallel.num_workers?",
+        ),
+        ("worker_profiles=", f"worker_profiles is empty, but must be a list, each {A_PROFILE}"),
+        (
+            "worker_profiles={temperature: 2}",
+            f"worker_profiles is {{'temperature': 2}}, but must be a list, each {A_PROFILE}",
+        ),
+        ("worker_profiles=[{}, 4]", f"worker_profiles[1] is 4, but must be {A_PROFILE}"),
+        ("worker_profiles=[null]", f"worker_profiles[0] is empty, but must be {A_PROFILE}"),
+        (
+            "worker_profiles=[{}, {temprature: 2}]",
+            "worker_profiles[1].temprature is not a setting; did you mean temperature?",
+        ),
+        (
+            "worker_profiles=[{heat: 2}]",
+            "worker_profiles[0].heat is not a setting; "
+            "known are random_start_share, opponent_share, temperature",
+        ),
+        (
+            "worker_profiles=[{temperature: 0}]",
+            "worker_profiles[0].temperature is 0, but must be above 0",
+        ),
+        (
+            "worker_profiles=[{temperature: null}]",
+            "worker_profiles[0].temperature is empty, but must be a number, above 0, at most 10",
+        ),
+        (
+            "worker_profiles=[{opponent_share: {a: 1}}]",
+            "worker_profiles[0].opponent_share is {'a': 1}, "
+            "but must be a number, at least 0, at most 1, or null",
+        ),
+        (
+            "worker_profiles=[{opponent_share: 2}, {temprature: 2, temperature: hot}]",
+            "worker_profiles[0].opponent_share is 2, "
+            "but must be a number, at least 0, at most 1, or null (and 2 more)",
+        ),
+    ],
+)
+def test_a_wrong_parallel_setting_gets_the_same_sentence_from_a_file_and_an_override(
+    refusal, wrong, sentence
+):
+    sentence = f"training.parallel.{sentence}"
+    assert refusal("", f"training.parallel.{wrong}") == sentence
+    key, _, value = wrong.partition("=")
+    if "." not in key:
+        assert refusal(f"training:\n  parallel:\n    {key}: {value}\n") == sentence
+
+
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        (
+            "training.parallel=3",
+            "training.parallel is 3, but must be a section with settings like "
+            "training.parallel.enabled",
+        ),
+        (
+            "training={parallel: }",
+            "training.parallel is empty, but must be a section with settings like "
+            "training.parallel.enabled",
+        ),
+        (
+            "training.num_workers=3",
+            "training.num_workers is not a setting; did you mean training.parallel.num_workers?",
+        ),
+        (
+            "training.paralel.num_workers=3",
+            "training.paralel.num_workers is not a setting; "
+            "did you mean training.parallel.num_workers?",
+        ),
+        (
+            "parallel.num_workers=3",
+            "parallel.num_workers is not a setting; did you mean training.parallel.num_workers?",
+        ),
+        (
+            "training.qqq=3",
+            "training.qqq is not a setting; known are training.parallel, training.total_steps, "
+            "training.rollout_length, training.threads, training.compile, "
+            "training.mixed_precision",
+        ),
+        (
+            "training.parallel.worker_profiles[0].temperature=2",
+            "training.parallel.worker_profiles[0].temperature is not a setting; "
+            "did you mean training.parallel.worker_profiles?",
+        ),
+        (
+            "training.parallel.worker_profiles=[{}, {temperature: 1, temperature: 2}]",
+            "'training.parallel.worker_profiles=[{}, {temperature: 1, temperature: 2}]': "
+            "training.parallel.worker_profiles[1].temperature is given twice",
+        ),
+    ],
+)
+def test_a_wrong_override_of_a_section_in_a_section_gets_one_sentence(refusal, override, sentence):
     assert refusal("", override) == sentence
 
 
@@ -222,6 +411,37 @@ def test_a_wrong_override_gets_one_sentence(refusal, override, sentence):
         ("seed 3", "run.yaml holds 'seed 3', but must hold settings such as seed: 3"),
         ("ppo: fast", "ppo is 'fast', but must be a section with settings like ppo.learning_rate"),
         ("ppo.clip: 0.1", "ppo.clip is not a key in a file; write clip below ppo:"),
+        (
+            "training.parallel.mode: sync",
+            "training.parallel.mode is not a key in a file; "
+            "write mode below training: and parallel:",
+        ),
+        (
+            "training:\n  parallel.mode: sync",
+            "parallel.mode is not a key in a file; write mode below parallel:",
+        ),
+        (
+            "training.parallel:\n  mode: sync",
+            "training.parallel is not a key in a file; write parallel below training:",
+        ),
+        (
+            "training:\n  parallel:\n    mode: sync\n    mode: sync",
+            "run.yaml: line 4: training.parallel.mode is given twice",
+        ),
+        (
+            "training:\n  parallel:\n    worker_profiles:\n      - temperature: 1\n"
+            "      - temperature: 1\n        temperature: 2",
+            "run.yaml: line 6: training.parallel.worker_profiles[1].temperature is given twice",
+        ),
+        (
+            "training:\n  parallel: fast",
+            "training.parallel is 'fast', but must be a section with settings like "
+            "training.parallel.enabled",
+        ),
+        (
+            "training:\n  paralel:\n    mode: sync",
+            "training.paralel is not a setting; did you mean training.parallel?",
+        ),
         ("modle:\n  depth: 3", "modle is not a setting; did you mean model?"),
         ("games: {count: 1e2}", "games.count is 100.0, but must be a whole number, at least 1"),
     ],
@@ -243,10 +463,35 @@ def test_a_section_given_a_plain_value_stays_wrong_when_its_settings_are_overrid
     assert refusal("ppo: 3", "ppo.clip=0.1").startswith("ppo is 3, but must be a section")
 
 
+def test_in_async_mode_the_policy_lag_must_span_the_updates_between_publications(
+    refusal, config_file
+):
+    text = "training:\n  parallel:\n    max_policy_lag: 1\n    model_sync_interval: 3\n"
+    assert refusal(text) == (
+        "training.parallel.max_policy_lag is 1, but must be at least model_sync_interval (3) "
+        "in async mode"
+    )
+    assert refusal(text, "seed=-1") == "seed is -1, but must be at least 0 (and 1 more)"
+    for remedy in ("mode=sync", "max_policy_lag=3", "model_sync_interval=1"):
+        load_config(config_file(text), [f"training.parallel.{remedy}"])
+
+
+def test_there_must_not_be_more_profiles_than_workers(refusal, config_file):
+    text = "training:\n  parallel:\n    num_workers: 2\n    worker_profiles: [{}, {}, {}]\n"
+    assert refusal(text) == (
+        "training.parallel.worker_profiles has 3 entries, but must have at most num_workers (2)"
+    )
+    for remedy in ("num_workers=3", "num_workers=auto", "worker_profiles=[{}, {}]"):
+        load_config(config_file(text), [f"training.parallel.{remedy}"])
+
+
 def test_long_values_are_shortened(refusal):
     assert len(refusal("", "model.features=" + "x" * 10_000)) < 200
     assert len(refusal("", "seed=" + "9" * 10_000)) < 200
     assert len(refusal("", "x" * 10_000 + "=3")) < 300
+    profile = f"{{{'x' * 1000}: 3}}"
+    assert len(refusal("", f"training.parallel.worker_profiles=[{profile}]")) < 300
+    assert len(refusal("", f"training.parallel.worker_profiles={profile}")) < 300
 
 
 def test_a_missing_file_names_the_known_configurations(tmp_path, monkeypatch):
@@ -288,10 +533,19 @@ def test_whatever_is_written_is_read_or_refused_in_one_line(text, override):
 
 def values_of(schema):
     """A strategy for every value that a setting's JSON schema allows."""
+    if "anyOf" in schema:
+        return st.one_of([values_of(option) for option in schema["anyOf"]])
+    if "const" in schema:
+        return st.just(schema["const"])
     if "enum" in schema:
         return st.sampled_from(schema["enum"])
+    if schema["type"] == "null":
+        return st.none()
     if schema["type"] == "array":
-        return st.lists(values_of(schema["items"]), min_size=1, max_size=3)
+        return st.lists(values_of(schema["items"]), min_size=schema.get("minItems", 0), max_size=3)
+    if schema["type"] == "object":
+        fields = {name: values_of(field) for name, field in schema["properties"].items()}
+        return st.fixed_dictionaries({}, optional=fields)
     if "pattern" in schema:
         return st.from_regex(schema["pattern"], fullmatch=True)
     if schema["type"] == "string":
@@ -311,6 +565,16 @@ def values_of(schema):
     )
 
 
+def without_contradictions(parallel):
+    """The settings of `training.parallel`, changed where one bounds another."""
+    lag, interval = parallel.get("max_policy_lag", 2), parallel.get("model_sync_interval", 1)
+    profiles, workers = parallel.get("worker_profiles", []), parallel.get("num_workers", "auto")
+    return parallel | {
+        "max_policy_lag": max(lag, interval),
+        "worker_profiles": profiles if workers == "auto" else profiles[:workers],
+    }
+
+
 def write_and_read(config):
     with tempfile.NamedTemporaryFile(suffix=".yaml") as file:
         file.write(dump_config(config).encode())
@@ -323,9 +587,13 @@ def write_and_read(config):
 @example({("runs_folder",): "1e-3", ("logging", "wandb_project"): "a\n\n b  # c\x85"})
 @example({("runs_folder",): "off", ("logging", "wandb_project"): "010"})
 def test_a_written_configuration_reads_back_equal(values):
-    tree = {}
-    for (*section, name), value in values.items():
-        (tree.setdefault(section[0], {}) if section else tree)[name] = value
+    tree = {"training": {"parallel": {}}}
+    for (*path, name), value in values.items():
+        section = tree
+        for part in path:
+            section = section.setdefault(part, {})
+        section[name] = value
+    tree["training"]["parallel"] = without_contradictions(tree["training"]["parallel"])
     config = Config.model_validate(tree)
     assert write_and_read(config) == config
 
@@ -334,12 +602,35 @@ def test_a_written_configuration_explains_every_setting():
     lines = dump_config(Config()).splitlines()
     for key, schema in settings().items():
         assert any(
-            line.strip().startswith(f"{key[-1]}: ")
+            line.startswith(f"{'  ' * (len(key) - 1)}{key[-1]}: ")
             and line.endswith(f"  # {schema['description']}")
             for line in lines
         )
 
 
 def test_a_written_configuration_means_the_same_to_any_reader_of_yaml():
-    config = Config.model_validate({"ppo": {"learning_rate": 1e-5}, "runs_folder": "1e-3"})
+    parallel = {"num_workers": 2, "seed": 5, "worker_profiles": [{"opponent_share": 1e-5}]}
+    config = Config.model_validate(
+        {
+            "ppo": {"learning_rate": 1e-5},
+            "runs_folder": "1e-3",
+            "training": {"parallel": parallel},
+        }
+    )
     assert yaml.safe_load(dump_config(config)) == config.model_dump(mode="json")
+
+
+def test_a_written_configuration_keeps_what_is_unset_automatic_and_in_profiles():
+    changed = ParallelConfig(
+        num_workers=2,
+        queue_maxsize=3,
+        worker_profiles=(WorkerProfile(), WorkerProfile(opponent_share=0.5, temperature=2)),
+    )
+    for parallel in (ParallelConfig(), changed):
+        config = Config.model_validate({"training": {"parallel": parallel}})
+        assert write_and_read(config) == config
+    text = dump_config(config)
+    assert "\n  parallel:  # Worker processes that play, and helpers that learn.\n" in text
+    assert "\n    num_learners: auto  # " in text
+    assert "\n    games_per_worker: null  # " in text
+    assert "{random_start_share: null, opponent_share: 0.5, temperature: 2.0}]  # " in text

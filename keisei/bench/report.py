@@ -52,5 +52,20 @@ def train_table(report: dict[str, Any]) -> RenderableType:
     return table
 
 
+def collect_table(report: dict[str, Any]) -> RenderableType:
+    """The report of `bench_collect`."""
+    table = Table(title=f"Collecting on {report['cores']} cores")
+    for title in ("workers", "steps/s", "speed-up", "efficiency"):
+        table.add_column(title, justify="right")
+    for count, rate in report["steps_per_second"].items():
+        speed_up, efficiency = report["speed_up"][count], report["efficiency"][count]
+        table.add_row(count, _number(rate), f"{speed_up:.2f}", f"{efficiency:.2f}")
+    facts = Table(show_header=False)
+    for name, value in report.items():
+        if isinstance(value, float):
+            facts.add_row(name, f"{value:,.0f}" if value > 100 else f"{value:.2f}")
+    return Group(table, facts)
+
+
 def _number(rate: float | None) -> str:
     return "" if rate is None else f"{rate:,.0f}"

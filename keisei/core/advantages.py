@@ -22,6 +22,7 @@ def negamax_advantages(
     truncations,
     cut_values,
     trains,
+    lengths,
     last_values,
     gamma,
     gae_lambda,
@@ -29,7 +30,10 @@ def negamax_advantages(
     advantages,
     returns,
 ):
-    """Fill advantages and returns, [T, B] like the arguments; last_values [B].
+    """Fill advantages and returns, [T, B] like the arguments; lengths and last_values [B].
+
+    A game has `lengths` steps, and `last_values` is of the position behind them; steps beyond get
+    no advantage.
 
     bootstrap: whether a cut game is worth its last position's value (`cut_values`, of the player
     who would have moved) or a draw.
@@ -38,7 +42,10 @@ def negamax_advantages(
     for game in range(games):
         next_value = last_values[game]  # of the player to move after step t
         next_advantage = 0.0
-        for t in range(steps - 1, -1, -1):
+        for t in range(lengths[game], steps):
+            advantages[t, game] = 0.0
+            returns[t, game] = 0.0
+        for t in range(lengths[game] - 1, -1, -1):
             if ends[t, game]:
                 next_value = cut_values[t, game] if bootstrap and truncations[t, game] else 0.0
                 next_advantage = 0.0

@@ -17,10 +17,13 @@ their number varies from 1 to 593 and averages far below.
 | truncations | bool | 1 | it was cut by the move limit |
 | cut_values | float32 | 4 | value of a cut game's last position for its mover |
 | trains | bool | 1 | the learner played this step |
-| versions | int32 | 4 | version of the weights that played |
+| versions | int64 | 8 | version of the weights that played |
 | advantages, returns | float32 | 8 | set by `compute_advantages_and_returns` |
 
-579 bytes a step in all.
+583 bytes a step in all, and 4 a game for `lengths`: how many of its T steps are filled. They differ
+where workers with fewer steps were merged; behind a game's length nothing trains.
+
+The arrays may lie in memory that was made elsewhere, say between processes: `layout` lists them.
 """
 
 from __future__ import annotations
@@ -48,8 +51,9 @@ _STEP_ARRAYS: dict[str, tuple[type[np.generic], tuple[int, ...]]] = {
     "truncations": (np.bool_, ()),
     "cut_values": (np.float32, ()),
     "trains": (np.bool_, ()),
-    "versions": (np.int32, ()),
+    "versions": (np.int64, ()),
 }
+_COMPUTED = ("advantages", "returns")
 _GIVEN = [name for name in _STEP_ARRAYS if not name.startswith("legal_")]
 
 
@@ -58,7 +62,10 @@ class BufferOverflowError(RuntimeError):
 
 
 class ExperienceBuffer:
-    """T steps of B games, filled one step of all games at a time."""
+    """T steps of B games, filled one step of all games at a time or a worker's batch at a time.
+
+    Over given `arrays` it begins empty by its counters, but what lies there is not touched.
+    """
 
     positions: NDArray[np.int8]
     legal_starts: NDArray[np.int32]
@@ -71,26 +78,52 @@ class ExperienceBuffer:
     truncations: NDArray[np.bool_]
     cut_values: NDArray[np.float32]
     trains: NDArray[np.bool_]
-    versions: NDArray[np.int32]
+    versions: NDArray[np.int64]
+    legal_pool: NDArray[np.uint16]
+    advantages: NDArray[np.float32]
+    returns: NDArray[np.float32]
+    lengths: NDArray[np.int32]
 
-    def __init__(self, steps: int, games: int, *, legal_moves: int = LEGAL_MOVES_A_STEP) -> None:
+    def __init__(
+        self,
+        steps: int,
+        games: int,
+        *,
+        legal_moves: int = LEGAL_MOVES_A_STEP,
+        arrays: Mapping[str, NDArray[Any]] | None = None,
+    ) -> None:
         self.steps, self.games = steps, games
-        for name, (kind, shape) in _STEP_ARRAYS.items():
-            setattr(self, name, np.zeros((steps, games, *shape), kind))
-        self.legal_pool = np.zeros(steps * games * legal_moves, np.uint16)
-        self.advantages = np.zeros((steps, games), np.float32)
-        self.returns = np.zeros((steps, games), np.float32)
+        for name, kind, shape in self.layout(steps, games, legal_moves):
+            setattr(self, name, np.zeros(shape, kind) if arrays is None else arrays[name])
         self.filled = 0
         self.legal_used = 0
 
+    @staticmethod
+    def layout(
+        steps: int, games: int, legal_moves: int = LEGAL_MOVES_A_STEP
+    ) -> list[tuple[str, np.dtype[Any], tuple[int, ...]]]:
+        """(name, type, shape) of every array of such a buffer, as `arrays` must hold them."""
+        per_step = [
+            (name, np.dtype(kind), (steps, games, *shape))
+            for name, (kind, shape) in _STEP_ARRAYS.items()
+        ]
+        return [
+            *per_step,
+            *((name, np.dtype(np.float32), (steps, games)) for name in _COMPUTED),
+            ("legal_pool", np.dtype(np.uint16), (steps * games * legal_moves,)),
+            ("lengths", np.dtype(np.int32), (games,)),
+        ]
+
     def __len__(self) -> int:
         """Steps stored, over all games."""
-        return self.filled * self.games
+        return int(self.lengths.sum())
 
     def clear(self) -> None:
         """Forget everything; the memory stays."""
         self.filled = 0
         self.legal_used = 0
+        self.lengths[:] = 0
+        self.trains[:] = False  # or a column that is never filled would train again
 
     def add_batch(
         self, *, legal: NDArray[np.uint16], legal_counts: NDArray[Any], **step: Any
@@ -101,6 +134,8 @@ class ExperienceBuffer:
         """
         if self.filled == self.steps:
             raise BufferOverflowError(f"the buffer holds {self.steps} steps and is full")
+        if (self.lengths != self.filled).any():
+            raise ValueError("a step of all games does not fit behind games of different lengths")
         missing = [name for name in _GIVEN if name not in step]
         if missing or len(step) != len(_GIVEN):
             unknown = [name for name in step if name not in _GIVEN]
@@ -119,6 +154,7 @@ class ExperienceBuffer:
             getattr(self, name)[row] = array
         self.legal_used = used
         self.filled += 1
+        self.lengths[:] = self.filled
 
     def add(self, *, legal: Sequence[int] | NDArray[Any], **step: Any) -> None:
         """Store one step of the only game of this buffer; `legal` lists its legal actions."""
@@ -138,7 +174,7 @@ class ExperienceBuffer:
     ) -> None:
         """Negamax GAE over the filled steps; see `advantages`.
 
-        last_values: [B] value of the position after the last step, for its mover.
+        last_values: [B] value of the position after a game's last step, for its mover.
         """
         negamax_advantages(
             self.rewards[: self.filled],
@@ -147,6 +183,7 @@ class ExperienceBuffer:
             self.truncations[: self.filled],
             self.cut_values[: self.filled],
             self.trains[: self.filled],
+            self.lengths,
             np.asarray(last_values, np.float32),
             gamma,
             gae_lambda,
@@ -158,29 +195,51 @@ class ExperienceBuffer:
     def get_serializable_batch(self) -> dict[str, NDArray[Any]]:
         """The filled part as C-contiguous arrays by name, laid out as the module's table says."""
         batch = {name: getattr(self, name)[: self.filled] for name in _STEP_ARRAYS}
-        return {**batch, "legal_pool": self.legal_pool[: self.legal_used]}
+        pool = self.legal_pool[: self.legal_used]
+        return {**batch, "legal_pool": pool, "lengths": self.lengths}
 
     def merge_worker_buffers(self, batches: Sequence[Mapping[str, NDArray[Any]]]) -> None:
         """Fill this empty buffer with the batches of workers, their games side by side.
 
-        Every batch (of `get_serializable_batch`) must have the same number of steps, and their
-        games together must be B: a game is never cut at the border of two workers.
+        The games of all batches (of `get_serializable_batch`) together must be B: a game is never
+        cut at the border of two workers. Batches may have different numbers of steps.
         """
-        steps = {len(batch["actions"]) for batch in batches}
+        steps = sorted({len(batch["actions"]) for batch in batches})
         games = sum(batch["actions"].shape[1] for batch in batches)
-        if self.filled or len(steps) != 1 or games != self.games or max(steps) > self.steps:
+        if self.filled or games != self.games or steps[-1] > self.steps:
             raise BufferOverflowError(
-                f"{len(batches)} batches of {sorted(steps)} steps and {games} games in all do not "
+                f"{len(batches)} batches of {steps} steps and {games} games in all do not "
                 f"fill an empty buffer of {self.steps} steps and {self.games} games"
             )
-        if sum(len(batch["legal_pool"]) for batch in batches) > len(self.legal_pool):
-            raise BufferOverflowError(f"the pool holds {len(self.legal_pool)} legal moves")
-        self.filled, column = max(steps), 0
+        self._require_room_for(sum(len(batch["legal_pool"]) for batch in batches))
+        column = 0
         for batch in batches:
-            columns = slice(column, column + batch["actions"].shape[1])
-            for name in _STEP_ARRAYS:
-                getattr(self, name)[: self.filled, columns] = batch[name]
-            self.legal_starts[: self.filled, columns] += self.legal_used
-            used = self.legal_used + len(batch["legal_pool"])
-            self.legal_pool[self.legal_used : used] = batch["legal_pool"]
-            self.legal_used, column = used, columns.stop
+            self.place(batch, column)
+            column += batch["actions"].shape[1]
+
+    def place(self, batch: Mapping[str, NDArray[Any]], column: int) -> None:
+        """Copy a worker's batch [t, g, ...] into the g empty columns from `column` on."""
+        steps, games = batch["actions"].shape
+        columns = slice(column, column + games)
+        if steps > self.steps or columns.stop > self.games or self.lengths[columns].any():
+            raise BufferOverflowError(
+                f"{steps} steps of {games} games do not fit into columns {column} to "
+                f"{columns.stop - 1}: the buffer has {self.steps} steps of {self.games} games, and "
+                "a column is filled once"
+            )
+        self._require_room_for(len(batch["legal_pool"]))
+        for name in _STEP_ARRAYS:
+            getattr(self, name)[:steps, columns] = batch[name]
+        self.trains[steps:, columns] = False
+        self.legal_starts[:steps, columns] += self.legal_used
+        used = self.legal_used + len(batch["legal_pool"])
+        self.legal_pool[self.legal_used : used] = batch["legal_pool"]
+        self.lengths[columns] = batch["lengths"]
+        self.legal_used, self.filled = used, max(self.filled, steps)
+
+    def _require_room_for(self, legal_moves: int) -> None:
+        if self.legal_used + legal_moves > len(self.legal_pool):
+            raise BufferOverflowError(
+                f"the pool holds {len(self.legal_pool)} legal moves; {self.legal_used} are there "
+                f"and {legal_moves} more do not fit"
+            )

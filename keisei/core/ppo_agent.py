@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import nullcontext
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from keisei.config_schema import ModelConfig, PPOConfig
 from keisei.core.experience_buffer import ExperienceBuffer
-from keisei.core.legal_policy import entropy, legal_policy, log_prob_of, sample
-from keisei.core.legal_pool import padded_legal
+from keisei.core.legal_policy import legal_policy, sample
+from keisei.core.minibatch import Lesson, Minibatch, lesson_of, minibatch_of, own_steps
+from keisei.core.ppo_loss import ppo_losses
 from keisei.core.res_tower import model_factory
 
 
@@ -31,23 +32,23 @@ class NonFiniteLossError(RuntimeError):
     """An update met a loss or gradient that is not a number; the weights before it are kept."""
 
 
-class Minibatch(NamedTuple):
-    """Some steps of a rollout, on the learner's device."""
+class GradientSource(Protocol):
+    """Who computes the gradients of an agent's minibatches."""
 
-    positions: Tensor
-    legal: Tensor
-    counts: Tensor
-    actions: Tensor
-    log_probs: Tensor
-    advantages: Tensor
-    returns: Tensor
+    def gradients(self, lesson: Lesson, chosen: NDArray[np.int64]) -> dict[str, Tensor]:
+        """Set the gradient of every parameter of the agent's model; the losses, by name.
+
+        chosen: [N] numbers of the minibatch's steps in the lesson's buffer. What is not finite is
+        left to the agent to refuse.
+        """
 
 
 class PPOAgent:
     """A network and its optimizer.
 
     `mixed_precision` counts where the hardware has bfloat16, `compile` on a GPU. Random numbers for
-    shuffling come from the agent's own generator, whose state belongs to a checkpoint.
+    shuffling come from the agent's own generator, whose state belongs to a checkpoint. Gradients
+    come from `gradient_source`; without one the agent computes them itself.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class PPOAgent:
         compile: bool = False,
         mixed_precision: bool = False,
     ) -> None:
-        self._model_config = model_config
+        self.model_config = model_config
         self.config = ppo_config
         self.device = torch.device(device)
         with torch.random.fork_rng(devices=[]):
@@ -69,7 +70,7 @@ class PPOAgent:
         on_gpu = self.device.type == "cuda"
         # The compiled module shares its parameters with `model`, whose names stay as they are.
         self._forward: Any = torch.compile(self.model) if compile and on_gpu else self.model
-        self._mixed_precision = mixed_precision and _has_bfloat16(self.device)
+        self.mixed_precision = mixed_precision and _has_bfloat16(self.device)
         self.optimizer = torch.optim.AdamW(
             self.model.parameters(),
             lr=ppo_config.learning_rate,
@@ -77,19 +78,23 @@ class PPOAgent:
             fused=on_gpu,
         )
         self.generator = torch.Generator().manual_seed(seed)
+        self.gradient_source: GradientSource | None = None
         self.version = 0
 
     def copy_for_playing(self) -> PPOAgent:
         """An agent of the same kind with its own weights, to be loaded with others."""
         return PPOAgent(
-            self._model_config,
+            self.model_config,
             self.config,
             device=self.device,
-            mixed_precision=self._mixed_precision,
+            mixed_precision=self.mixed_precision,
         )
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Everything that learning continues from, as tensors and JSON."""
+        """Everything that learning continues from, as tensors and JSON.
+
+        The tensors are the live ones, which the next update changes: write or copy them before.
+        """
         tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
         for number, slots in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{number}.{name}": value for name, value in slots.items()}
@@ -97,7 +102,7 @@ class PPOAgent:
         return tensors, {"version": self.version}
 
     def load_state(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
-        """Continue from what `state` gave."""
+        """Continue from copies of what `state` gave, here or elsewhere."""
         model = {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")}
         self.model.load_state_dict(model)
         optimizer = self.optimizer.state_dict()
@@ -105,13 +110,13 @@ class PPOAgent:
         for key, value in tensors.items():
             if key.startswith("optimizer."):
                 _, number, name = key.split(".")
-                optimizer["state"].setdefault(int(number), {})[name] = value
+                optimizer["state"].setdefault(int(number), {})[name] = value.clone()
         self.optimizer.load_state_dict(optimizer)
         self.generator.set_state(tensors["generator"])
         self.version = state["version"]
 
     def _autocast(self) -> Any:
-        if self._mixed_precision:
+        if self.mixed_precision:
             return torch.autocast(self.device.type, dtype=torch.bfloat16)
         return nullcontext()
 
@@ -122,11 +127,14 @@ class PPOAgent:
         legal: NDArray[np.uint16],
         counts: NDArray[Any],
         fractions: NDArray[np.float64] | None,
+        *,
+        temperature: float = 1.0,
     ) -> Choice:
         """Choose a legal action for each of B positions.
 
         positions [B, 100], legal [B, 593], counts [B]; `fractions` [B] in [0, 1) decide the
-        sampling, None takes the most probable move.
+        sampling, None takes the most probable move. A `temperature` above 1 samples more evenly;
+        the log-probabilities told are those of temperature 1, which the update clips against.
         """
         legal_here = self._legal_tensor(legal, counts)
         with self._autocast():
@@ -135,7 +143,8 @@ class PPOAgent:
         if fractions is None:
             index = policy.log_probs.argmax(dim=1)
         else:
-            index = sample(policy, torch.from_numpy(fractions).to(self.device))
+            played = policy._replace(log_probs=policy.log_probs / temperature)
+            index = sample(played, torch.from_numpy(fractions).to(self.device))
         chosen = index.unsqueeze(1)
         return Choice(
             legal_here.gather(1, chosen).squeeze(1).long().cpu().numpy(),
@@ -188,11 +197,12 @@ class PPOAgent:
 
     def _learn_from(self, buffer: ExperienceBuffer, entropy_weight: float) -> dict[str, float]:
         """Take gradient steps until the rollout is used up or the policy has moved too far."""
+        lesson = self._lesson(buffer, entropy_weight)
         sums: dict[str, Tensor] = {}
         done = 0
         stopped = False
-        for minibatch in self.minibatches(buffer):
-            losses = self._learn(minibatch, entropy_weight)
+        for chosen in self._shuffled(own_steps(buffer)):
+            losses = self._learn(lesson, chosen)
             for name, value in losses.items():
                 sums[name] = sums[name] + value if name in sums else value
             done += 1
@@ -202,61 +212,50 @@ class PPOAgent:
         figures = {name: float(value) / done for name, value in sums.items()}
         return {**figures, "minibatches": done, "stopped_early": float(stopped)}
 
-    def minibatches(self, buffer: ExperienceBuffer) -> Iterator[Minibatch]:
-        """Shuffled minibatches of the learner's own steps, `epochs` times."""
-        steps = np.flatnonzero(buffer.trains[: buffer.filled])
-        if len(steps) == 0:  # a past self moved everywhere
+    def _lesson(self, buffer: ExperienceBuffer, entropy_weight: float) -> Lesson:
+        return lesson_of(
+            buffer,
+            advantage_floor=self.config.advantage_floor,
+            entropy_weight=entropy_weight,
+        )
+
+    def _shuffled(self, steps: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+        """The steps of each minibatch: all of them, in another order for each of `epochs`."""
+        if len(steps) == 0:
             return
-        advantages = buffer.advantages[: buffer.filled].reshape(-1)
-        own = advantages[steps]
-        scale = max(float(own.std()), self.config.advantage_floor, 1e-8)
-        normalised = (advantages - own.mean()) / scale
+        parts = max(round(len(steps) / self.config.minibatch), 1)
         for _ in range(self.config.epochs):
             order = steps[torch.randperm(len(steps), generator=self.generator).numpy()]
-            parts = max(round(len(order) / self.config.minibatch), 1)
-            for chosen in np.array_split(order, parts):
-                yield self._minibatch(buffer, chosen, normalised)
+            yield from np.array_split(order, parts)
 
-    def _minibatch(
-        self, buffer: ExperienceBuffer, chosen: NDArray[np.int64], advantages: NDArray[np.float32]
-    ) -> Minibatch:
-        counts = buffer.legal_counts.reshape(-1)[chosen].astype(np.int64)
-        starts = buffer.legal_starts.reshape(-1)[chosen]
-        legal = np.zeros((len(chosen), int(counts.max())), np.int16)
-        padded_legal(buffer.legal_pool, starts, counts, legal)
-        arrays = (
-            buffer.positions.reshape(-1, buffer.positions.shape[-1])[chosen],
-            legal,
-            counts,
-            buffer.actions.reshape(-1)[chosen].astype(np.int64),
-            buffer.log_probs.reshape(-1)[chosen],
-            advantages[chosen],
-            buffer.returns.reshape(-1)[chosen],
-        )
-        return Minibatch(*(torch.from_numpy(array).to(self.device) for array in arrays))
+    def minibatches(self, buffer: ExperienceBuffer) -> Iterator[Minibatch]:
+        """The minibatches that an update would take next, assembled."""
+        lesson = self._lesson(buffer, 0.0)
+        for chosen in self._shuffled(own_steps(buffer)):
+            yield minibatch_of(lesson, chosen, self.device)
+
+    def gradients(self, lesson: Lesson, chosen: NDArray[np.int64]) -> dict[str, Tensor]:
+        """Set the gradient of every parameter for the steps `chosen` [N]; the losses, by name."""
+        losses = self.losses(minibatch_of(lesson, chosen, self.device), lesson.entropy_weight)
+        self.optimizer.zero_grad(set_to_none=True)
+        losses["loss"].backward()  # type: ignore[no-untyped-call]
+        return {name: value.detach() for name, value in losses.items()}
 
     def losses(self, minibatch: Minibatch, entropy_weight: float) -> dict[str, Tensor]:
         """The clipped objective and its parts, differentiable in "loss"."""
         with self._autocast():
             logits, values = self._forward(minibatch.positions)
-        policy = legal_policy(logits, minibatch.legal, minibatch.counts)
-        log_ratio = log_prob_of(policy, logits, minibatch.actions) - minibatch.log_probs
-        ratio = log_ratio.exp()
-        clipped = ratio.clamp(1 - self.config.clip, 1 + self.config.clip)
-        gain = torch.minimum(ratio * minibatch.advantages, clipped * minibatch.advantages)
-        policy_loss = -gain.mean()
-        value_loss = (values - minibatch.returns).square().mean()
-        bonus = entropy(policy).mean()
-        return {
-            "loss": policy_loss
-            + self.config.value_coefficient * value_loss
-            - entropy_weight * bonus,
-            "policy_loss": policy_loss,
-            "value_loss": value_loss,
-            "entropy": bonus,
-            "kl": (ratio - 1 - log_ratio).mean(),
-            "clip_share": ((ratio - 1).abs() > self.config.clip).float().mean(),
-        }
+        return ppo_losses(logits, values, minibatch, self.config, entropy_weight)
+
+    def _learn(self, lesson: Lesson, chosen: NDArray[np.int64]) -> dict[str, Tensor]:
+        """Take one gradient step, unless something is not a number."""
+        source = self if self.gradient_source is None else self.gradient_source
+        losses = source.gradients(lesson, chosen)
+        _require_finite({name: losses[name] for name in ("policy_loss", "value_loss", "entropy")})
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.config.max_grad_norm)
+        _require_finite({"gradient norm": norm})
+        self.optimizer.step()
+        return losses | {"grad_norm": norm}
 
     @torch.no_grad()
     def forward_only(self, positions: Tensor) -> None:
@@ -270,16 +269,6 @@ class PPOAgent:
             logits, values = self._forward(minibatch.positions)
         (logits.mean() + values.mean()).backward()
         self.optimizer.zero_grad(set_to_none=True)
-
-    def _learn(self, minibatch: Minibatch, entropy_weight: float) -> dict[str, Tensor]:
-        losses = self.losses(minibatch, entropy_weight)
-        _require_finite({name: losses[name] for name in ("policy_loss", "value_loss", "entropy")})
-        self.optimizer.zero_grad(set_to_none=True)
-        losses["loss"].backward()  # type: ignore[no-untyped-call]
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.config.max_grad_norm)
-        _require_finite({"gradient norm": norm})
-        self.optimizer.step()
-        return {name: value.detach() for name, value in losses.items()} | {"grad_norm": norm}
 
 
 def _has_bfloat16(device: torch.device) -> bool:

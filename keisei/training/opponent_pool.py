@@ -25,6 +25,8 @@ class OpponentPool:
         self._random = np.random.default_rng([config.seed, 1])
         self._ring: list[dict[str, Tensor]] = []
         self._chosen = 0
+        self.version = 0
+        """Changes with the opponent."""
         self.opponent = learner.copy_for_playing()
         self._take_snapshot()
 
@@ -41,6 +43,7 @@ class OpponentPool:
 
     def _choose(self, index: int) -> None:
         self._chosen = index
+        self.version += 1
         self.opponent.model.load_state_dict(self._ring[index])
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:

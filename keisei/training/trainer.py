@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,11 +15,17 @@ from keisei.core.experience_buffer import ExperienceBuffer
 from keisei.core.ppo_agent import PPOAgent
 from keisei.training.checkpoint_format import Checkpoint
 from keisei.training.opponent_pool import OpponentPool
-from keisei.training.parallel.experience_collector import (
-    ExperienceCollector,
-    RolloutStatistics,
-    SerialCollector,
-)
+from keisei.training.parallel.child_process import child_context
+from keisei.training.parallel.experience_collector import ExperienceCollector, SerialCollector
+from keisei.training.parallel.gradient_helpers import GradientHelpers
+from keisei.training.parallel.parallel_manager import ParallelManager
+from keisei.training.parallel.process_counts import ProcessCounts, process_counts
+from keisei.training.parallel.rollout_statistics import RolloutStatistics
+from keisei.training.parallel.self_play import groups_of
+from keisei.training.run_log import LOG_FILE
+from keisei.training.timeline import TRACE_FILE, Timeline
+
+_LOG = logging.getLogger(__name__)
 
 
 def pick_device(wanted: str) -> torch.device:
@@ -28,11 +37,28 @@ def pick_device(wanted: str) -> torch.device:
 
 
 class Trainer:
-    """The learner, the games and the counters of one run."""
+    """The learner, the games and the counters of one run.
 
-    def __init__(self, config: Config) -> None:
+    Its `folder` is where workers log, and where they trace if `trace` is set. With `debug_serial`
+    everything that workers and helpers would do happens in this process, with the same result as
+    in `sync` mode.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        folder: Path | None = None,
+        *,
+        trace: bool = False,
+        debug_serial: bool = False,
+    ) -> None:
         self.config = config
-        threads = config.training.threads or torch.get_num_threads()
+        self.on_news: Callable[[str], None] = _LOG.warning
+        """Who is told what happens to workers."""
+        parallel = config.training.parallel
+        self._log_path = None if folder is None else folder / LOG_FILE
+        self._trace_path = folder / TRACE_FILE if folder is not None and trace else None
+        self.timeline = Timeline(self._trace_path, "learner", owner=True)
         self.agent = PPOAgent(
             config.model,
             config.ppo,
@@ -42,16 +68,80 @@ class Trainer:
             mixed_precision=config.training.mixed_precision,
         )
         self.pool = OpponentPool(config, self.agent) if config.games.opponent_share else None
-        self.collector: ExperienceCollector = SerialCollector(
-            config, self.agent, self.pool, threads=threads
-        )
+        counts = process_counts(config, self.agent) if parallel.enabled else None
+        if counts is not None:
+            self.config = config = _with_counts(config, counts)
+        self._groups = groups_of(config, None if counts is None else counts.workers)
+        self._learners = 1 if counts is None else counts.learners
+        self._threads = config.training.threads or torch.get_num_threads()
+        self._helpers: GradientHelpers | None = None
+        self.collector: ExperienceCollector
+        if counts is None or debug_serial:
+            self.collector = self._serial_collector()
+        else:
+            self.collector = self._parallel_collector()
         # After the games: Numba's first parallel loop resets the number of OpenMP's threads.
-        torch.set_num_threads(threads)
-        self.buffer = ExperienceBuffer(config.training.rollout_length, config.games.count)
+        torch.set_num_threads(self._threads if counts is None else 1)
+        self.buffer = self._make_buffer(helpers=not debug_serial)
         self.updates = 0
         self.steps = 0
         self.games = 0
         self.best_score: float | None = None
+        self.evaluated_at: int | None = None
+        """Update of the last evaluation."""
+
+    def _serial_collector(self) -> SerialCollector:
+        threads = self._threads if len(self._groups) == 1 else 1
+        return SerialCollector(self.config, self.agent, self.pool, self._groups, threads=threads)
+
+    def _parallel_collector(self) -> ParallelManager:
+        return ParallelManager(
+            self.config,
+            self.agent,
+            self.pool,
+            self._groups,
+            announce=self._tell,
+            log_path=self._log_path,
+            trace_path=self._trace_path,
+        )
+
+    def _make_buffer(self, *, helpers: bool) -> ExperienceBuffer:
+        """The buffer of one update, in shared memory if several processes learn from it."""
+        training = self.config.training
+        steps = training.rollout_length
+        if training.parallel.enabled:
+            steps = training.parallel.rollout_length or steps
+        games = sum(group.games for group in self._groups)
+        if self._learners == 1:
+            return ExperienceBuffer(steps, games)
+        self._helpers = GradientHelpers(
+            self.agent,
+            steps=steps,
+            games=games,
+            learners=self._learners,
+            context=child_context(),
+            timeout=training.parallel.worker_timeout,
+            start=helpers,
+        )
+        self.agent.gradient_source = self._helpers
+        return self._helpers.buffer
+
+    def _tell(self, news: str) -> None:
+        self.on_news(news)
+
+    def fall_back_to_serial(self) -> None:
+        """Play in this process from now on; the games go on as they were collected."""
+        state = self.collector.state()
+        self.collector.close()
+        self.collector = self._serial_collector()
+        self.collector.load_state(state)
+
+    def close(self) -> None:
+        """End all processes; what was learned stays."""
+        self.collector.close()
+        if self._helpers is not None:
+            self._helpers.close()
+        self.timeline.close()
 
     @property
     def progress(self) -> float:
@@ -61,7 +151,8 @@ class Trainer:
     def collect(self) -> RolloutStatistics:
         """Play one rollout into the buffer and compute its advantages."""
         self.buffer.clear()
-        last_values, statistics = self.collector.collect(self.buffer)
+        with self.timeline.span("collect"):
+            last_values, statistics = self.collector.collect(self.buffer)
         self.buffer.compute_advantages_and_returns(
             last_values,
             gamma=self.config.ppo.gamma,
@@ -75,11 +166,14 @@ class Trainer:
     def perform_ppo_update(self) -> dict[str, float]:
         """Learn from the rollout in the buffer; the figures of the update."""
         try:
-            return self.agent.update(self.buffer, self.progress)
+            with self.timeline.span("update"):
+                return self.agent.update(self.buffer, self.progress)
         finally:
             self.updates += 1
             if self.pool is not None:
                 self.pool.after_update(self.updates)
+            with self.timeline.span("publish"):
+                self.collector.synchronize_models()
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """(tensors, JSON) of everything that the run continues from."""
@@ -92,6 +186,7 @@ class Trainer:
             "steps": self.steps,
             "games": self.games,
             "best_score": self.best_score,
+            "evaluated_at": self.evaluated_at,
             "model": self.config.model.model_dump(),
         }
         if self.pool is not None:
@@ -109,6 +204,15 @@ class Trainer:
             self.pool.load_state(_below("pool.", tensors), state["pool"])
         self.updates, self.steps, self.games = state["updates"], state["steps"], state["games"]
         self.best_score = state["best_score"]
+        self.evaluated_at = state["evaluated_at"]
+
+
+def _with_counts(config: Config, counts: ProcessCounts) -> Config:
+    """The config with numbers for `auto`: a resumed run keeps the same groups of games."""
+    update = {"num_workers": counts.workers, "num_learners": counts.learners}
+    parallel = config.training.parallel.model_copy(update=update)
+    training = config.training.model_copy(update={"parallel": parallel})
+    return config.model_copy(update={"training": training})
 
 
 def _below(prefix: str, tensors: dict[str, Any]) -> dict[str, Any]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict, deque
+from collections import defaultdict, deque
 
 from keisei.core.ppo_agent import NonFiniteLossError
 from keisei.shogi.notation.conversion import write_games
 from keisei.training.display import Display
 from keisei.training.evaluator import Evaluation, Evaluator
 from keisei.training.metrics import MetricsLog
-from keisei.training.parallel.experience_collector import RolloutStatistics
+from keisei.training.parallel.rollout_statistics import RolloutStatistics
+from keisei.training.parallel.worker_supervisor import WorkersLostError
 from keisei.training.run_folder import RunFolder
 from keisei.training.stop_request import StopRequest
 from keisei.training.trainer import Trainer
@@ -50,12 +51,15 @@ class TrainingLoopManager:
         """Train to the end, or until asked to stop; whether the end was reached."""
         trainer = self._trainer
         total_steps = self._config.training.total_steps
+        trainer.on_news = self._display.message
         with StopRequest(self._announce_stop) as stop:
             while trainer.steps < total_steps and not stop.requested:
+                self._evaluate_if_due()  # of the last sitting, if it was stopped just then
                 self._train_once()
                 if trainer.steps < total_steps and not stop.requested:
-                    self._do_what_is_due()
-            if not stop.requested:
+                    self._evaluate_if_due()
+                    self._save_if_due()
+            if not stop.requested and trainer.evaluated_at != trainer.updates:
                 self._evaluate(self._config.evaluation.final_games)
         self.save()
         return trainer.steps >= total_steps
@@ -66,7 +70,7 @@ class TrainingLoopManager:
     def _train_once(self) -> None:
         trainer = self._trainer
         start = time.monotonic()
-        rollout = trainer.collect()
+        rollout = self._collect()
         collected = time.monotonic()
         try:
             figures = trainer.perform_ppo_update()
@@ -81,24 +85,46 @@ class TrainingLoopManager:
         self._seconds["games"] += rollout.games_seconds
         self._seconds["inference"] += rollout.inference_seconds
         self._seconds["update"] += ended - collected
-        self._add_up(rollout)
-        figures |= _figures_of(rollout, ended - start)
+        self._totals.add(rollout)
+        figures |= _figures_of(rollout, ended - start) | trainer.collector.report().figures
         self._note(figures)
         self._display.show(self._snapshot())
 
-    def _do_what_is_due(self) -> None:
+    def _collect(self) -> RolloutStatistics:
+        """Collect; in this process from now on, if no worker can be kept alive."""
+        try:
+            return self._trainer.collect()
+        except WorkersLostError as error:
+            if not self._config.training.parallel.fallback_to_serial:
+                self.save()
+                raise
+            self._display.message(f"{error}\nGoing on in one process.")
+            self._trainer.fall_back_to_serial()
+            return self._trainer.collect()
+
+    def _evaluate_if_due(self) -> None:
         updates = self._trainer.updates
-        if updates % self._config.evaluation.interval == 0:
+        due = updates > 0 and updates % self._config.evaluation.interval == 0
+        if due and self._trainer.evaluated_at != updates:
             self._evaluate(self._config.evaluation.games)
-        if updates % self._config.checkpoints.interval == 0:
+
+    def _save_if_due(self) -> None:
+        if self._trainer.updates % self._config.checkpoints.interval == 0:
             self.save()
 
     def save(self) -> None:
         """Write a checkpoint."""
-        self._store.save(self._trainer.updates, *self._trainer.state())
+        with self._trainer.timeline.span("save"):
+            self._store.save(self._trainer.updates, *self._trainer.state())
 
     def _evaluate(self, games: int) -> None:
         """Play every opponent; the best checkpoint so far is kept."""
+        self._trainer.collector.pause()
+        with self._trainer.timeline.span("evaluate"):
+            self._play_every_opponent(games)
+        self._trainer.collector.resume()
+
+    def _play_every_opponent(self, games: int) -> None:
         trainer = self._trainer
         evaluations = []
         for opponent in self._config.evaluation.opponents:
@@ -116,6 +142,7 @@ class TrainingLoopManager:
                 for name, value in result.figures.items()
             },
         )
+        trainer.evaluated_at = trainer.updates
         score = sum(result.figures["win_rate"] for result in evaluations)
         if trainer.best_score is None or score > trainer.best_score:
             trainer.best_score = score
@@ -138,15 +165,6 @@ class TrainingLoopManager:
             trainer.updates, {**figures, "steps": trainer.steps, "games": trainer.games}
         )
 
-    def _add_up(self, rollout: RolloutStatistics) -> None:
-        totals = self._totals
-        totals.games += rollout.games
-        totals.draws += rollout.draws
-        totals.cut += rollout.cut
-        totals.reasons += Counter(rollout.reasons)
-        for colour in (0, 1):
-            totals.wins[colour] += rollout.wins[colour]
-
     def _snapshot(self) -> TrainingSnapshot:
         trainer, totals = self._trainer, self._totals
         seconds = time.monotonic() - self._begun
@@ -162,8 +180,8 @@ class TrainingLoopManager:
             steps_per_second=rate,
             eta_seconds=max(left, 0) / rate if rate else None,
             games=totals.games,
-            black_wins=totals.wins[0],
-            white_wins=totals.wins[1],
+            black_wins=totals.black_wins,
+            white_wins=totals.white_wins,
             draws=totals.draws,
             cut=totals.cut,
             reasons=dict(totals.reasons),
@@ -171,6 +189,7 @@ class TrainingLoopManager:
             history={name: list(values) for name, values in self._history.items()},
             evaluations=list(self._evaluations),
             board=trainer.collector.board(),
+            workers=trainer.collector.report().workers,
             shares={**shares, "other": max(1 - sum(shares.values()), 0.0)},
         )
 
@@ -185,7 +204,7 @@ def _figures_of(rollout: RolloutStatistics, seconds: float) -> dict[str, float]:
         figures |= {
             "cut_share": rollout.cut / rollout.games,
             "draw_share": rollout.draws / rollout.games,
-            "black_win_share": rollout.wins[0] / rollout.games,
+            "black_win_share": rollout.black_wins / rollout.games,
             "game_length": rollout.plies / rollout.games,
         }
     return figures

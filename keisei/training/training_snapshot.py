@@ -18,6 +18,7 @@ class TrainingSnapshot:
     `seconds` is the time trained in this sitting. `reasons` counts why games ended. `figures` holds
     the latest value of each, `history` its recent ones. `evaluations` has a line each, newest last.
     `board` is the text of one running game, or empty. `shares` says what the time was spent on.
+    `workers` has a line for each worker process.
     """
 
     run: str
@@ -38,6 +39,7 @@ class TrainingSnapshot:
     evaluations: list[str]
     board: str
     shares: dict[str, float]
+    workers: list[str]
 
 
 def sparkline(values: Sequence[float], width: int) -> str:

@@ -33,10 +33,15 @@ def only_at(step, value, steps):
 
 
 def computed(columns, *, gamma=1.0, gae_lambda=1.0, bootstrap=False):
-    """(advantages, returns), [T, B], of the kernel."""
+    """(advantages, returns), [T, B], of the kernel; T is the length of the longest column."""
+    lengths = np.array([len(one.players) for one in columns], np.int32)
 
     def side_by_side(name, kind):
-        return np.array([getattr(one, name) for one in columns], kind).T.copy()
+        # Filled with rubbish behind a column's end, to show that nobody looks there.
+        array = np.full((lengths.max(), len(columns)), 77, kind)
+        for index, one in enumerate(columns):
+            array[: lengths[index], index] = getattr(one, name)
+        return array
 
     rewards = side_by_side("gains", np.float32)
     # Filled with rubbish, to show that every place is written.
@@ -48,6 +53,7 @@ def computed(columns, *, gamma=1.0, gae_lambda=1.0, bootstrap=False):
         side_by_side("truncations", np.bool_),
         side_by_side("cut_values", np.float32),
         side_by_side("trains", np.bool_),
+        lengths,
         np.array([one.last_value for one in columns], np.float32),
         gamma,
         gae_lambda,
@@ -63,8 +69,11 @@ def assert_as_defined(columns, **how):
     for index, one in enumerate(columns):
         expected = np.array(one.returns(**how))
         values = np.where(one.trains, one.values, 0.0)
-        np.testing.assert_allclose(returns[:, index], expected, atol=2e-5)
-        np.testing.assert_allclose(advantages[:, index], expected - values, atol=2e-5)
+        length = len(one.players)
+        np.testing.assert_allclose(returns[:length, index], expected, atol=2e-5)
+        np.testing.assert_allclose(advantages[:length, index], expected - values, atol=2e-5)
+        assert not returns[length:, index].any()
+        assert not advantages[length:, index].any()
 
 
 @pytest.mark.uncompiled
@@ -186,6 +195,19 @@ def test_a_rollout_may_end_on_either_players_turn_against_a_past_self(learner):
         assert_as_defined([game], gamma=0.9, gae_lambda=0.6, bootstrap=False)
 
 
+@pytest.mark.uncompiled
+def test_a_shorter_column_ends_with_its_own_next_position():
+    longer = column([BLACK, WHITE, BLACK, WHITE], last_value=0.5)
+    shorter = column([BLACK, WHITE], last_value=0.25)
+    empty = column([BLACK])
+    for name in ("players", "gains", "values", "ends", "truncations", "cut_values", "trains"):
+        getattr(empty, name).clear()
+    returns = computed([longer, shorter, empty])[1]
+    assert returns[:, 0].tolist() == [0.5, -0.5, 0.5, -0.5]
+    assert returns[:, 1].tolist() == [0.25, -0.25, 0, 0]
+    assert returns[:, 2].tolist() == [0, 0, 0, 0]
+
+
 def random_column(random, steps):
     """Games of random lengths, results, colours and kinds, one after another."""
     made = column([BLACK] * steps)
@@ -211,17 +233,14 @@ def random_column(random, steps):
 @settings(max_examples=80, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
-    steps=st.integers(1, 14),
-    games=st.integers(1, 4),
+    lengths=st.lists(st.integers(1, 14), min_size=1, max_size=4),
     gamma=st.sampled_from([1.0, 0.995, 0.8, 0.3]),
     gae_lambda=st.sampled_from([0.0, 0.5, 0.95, 1.0]),
     bootstrap=st.booleans(),
 )
-def test_any_rollout_has_the_returns_of_the_definition(
-    seed, steps, games, gamma, gae_lambda, bootstrap
-):
+def test_any_rollout_has_the_returns_of_the_definition(seed, lengths, gamma, gae_lambda, bootstrap):
     random = np.random.default_rng(seed)
-    columns = [random_column(random, steps) for _ in range(games)]
+    columns = [random_column(random, steps) for steps in lengths]
     assert_as_defined(columns, gamma=gamma, gae_lambda=gae_lambda, bootstrap=bootstrap)
 
 

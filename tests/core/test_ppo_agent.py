@@ -105,6 +105,22 @@ class TestChoosing:
         assert expected.std() > 0.005
         assert shares == pytest.approx(expected, abs=2 / times)
 
+    @pytest.mark.parametrize("temperature", [0.5, 3.0])
+    def test_temperature_changes_what_is_drawn_and_not_what_is_told(self, temperature):
+        agent, times = small_agent(), 4000
+        games = VectorShogi(times, threads=1)
+        fractions = (np.arange(times) + 0.5) / times
+        choice = agent.select_actions(
+            games.positions, games.legal, games.legal_counts, fractions, temperature=temperature
+        )
+        legal = games.legal[0, : games.legal_counts[0]]
+        shares = np.array([(choice.actions == action).mean() for action in legal])
+        probabilities = softmax_over_legal(logits_of(agent, played_games(1, plies=0))[0], legal)
+        powers = probabilities ** (1 / temperature)
+        assert shares == pytest.approx(powers / powers.sum(), abs=2 / times)
+        told = probabilities[[legal.tolist().index(int(action)) for action in choice.actions]]
+        assert choice.log_probs == pytest.approx(np.log(told), abs=1e-4)
+
     def test_the_same_fractions_choose_the_same_moves_in_any_batch(self):
         agent, games = small_agent(), played_games(16, plies=50)
         fractions = np.random.default_rng(1).random(16)
@@ -249,6 +265,17 @@ class TestLosses:
         assert torch.autograd.gradcheck(loss, inputs)
 
 
+class Elsewhere:
+    """A gradient source that notes what it is asked for."""
+
+    def __init__(self, agent):
+        self.agent, self.asked = agent, []
+
+    def gradients(self, lesson, chosen):
+        self.asked.append(chosen.tolist())
+        return self.agent.gradients(lesson, chosen)
+
+
 class TestLearning:
     def test_good_moves_become_likelier_and_bad_ones_less_likely(self):
         agent = small_agent(learning_rate=0.01, **ONLY_POLICY)
@@ -298,6 +325,25 @@ class TestLearning:
         assert changed
         assert not unchanged
         assert entropy > without + 0.01
+
+    def test_a_rollout_of_past_selves_only_is_no_lesson(self):
+        agent = small_agent()
+        buffer = single_steps(agent, played_games(4), trains=np.zeros(4, np.bool_))
+        before = weights(agent)
+        figures = agent.update(buffer, 0.0)
+        assert (figures["minibatches"], figures["explained_variance"]) == (0, 0)
+        assert weights(agent) == before
+        assert agent.version == 1
+
+    def test_gradients_may_come_from_elsewhere(self):
+        settings = {"epochs": 2, "minibatch": 4, "learning_rate": 0.01, "target_kl": 100.0}
+        agent, plain = small_agent(**settings), small_agent(**settings)
+        elsewhere = Elsewhere(agent)
+        agent.gradient_source = elsewhere
+        buffer = rollout(agent)
+        assert agent.update(buffer, 0.0) == plain.update(buffer, 0.0)
+        assert everything(agent) == everything(plain)
+        assert sorted(chain(*elsewhere.asked)) == sorted([*range(16)] * 2)
 
     def test_it_stops_when_the_policy_has_moved_too_far(self):
         agent = small_agent(learning_rate=0.01, epochs=5, minibatch=4, target_kl=1e-4)
@@ -458,6 +504,14 @@ class TestState:
             assert other.update(buffer, number / 4) == one.update(buffer, number / 4)
         assert everything(other) == everything(one)
         assert other.version == 3
+
+    def test_agents_that_were_loaded_from_each_other_learn_apart(self):
+        one, other = small_agent(seed=1), small_agent(seed=2)
+        one.update(rollout(one), 0.0)
+        other.load_state(*one.state())
+        before = everything(other)
+        one.update(rollout(one), 0.0)
+        assert everything(other) == before != everything(one)
 
     def test_a_loaded_agent_takes_minibatches_in_the_same_order(self):
         one, other = small_agent(seed=1, minibatch=4), small_agent(seed=2, minibatch=4)

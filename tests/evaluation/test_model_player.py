@@ -78,7 +78,7 @@ def test_a_run_gives_its_newest_model_until_one_is_the_best(run):
 
 
 def test_a_loaded_model_says_what_the_trained_one_said(run):
-    games = run.trainer.collector.games
+    games = run.trainer.collector.groups[0].games
     expected = run.trainer.agent.evaluate_positions(games.positions)
     loaded = load_model(run.folder.path, CPU)
     assert loaded.evaluate_positions(games.positions) == pytest.approx(expected, abs=0.02)

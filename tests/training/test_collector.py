@@ -17,6 +17,7 @@ from keisei.shogi.squares import square_name
 from keisei.shogi.vector_shogi import VectorShogi
 from keisei.training.opponent_pool import OpponentPool
 from keisei.training.parallel.experience_collector import SerialCollector
+from keisei.training.parallel.self_play import groups_of
 from tests.core.reference import softmax_over_legal
 from tests.core.small import BOTH_CAN_MATE, bits, one_thread, opinionated, small_config
 
@@ -25,6 +26,10 @@ from tests.core.small import BOTH_CAN_MATE, bits, one_thread, opinionated, small
 def _one_thread():
     with one_thread():
         yield
+
+
+def serial(config, agent, pool=None):
+    return SerialCollector(config, agent, pool, groups_of(config, None), threads=1)
 
 
 def agent_of(config):
@@ -39,9 +44,11 @@ class Rollout:
         self.pool = OpponentPool(config, self.agent) if config.games.opponent_share else None
         if self.pool is not None:
             opinionated(self.pool.opponent, seed=9)  # so that it is told from the learner
-        self.collector = SerialCollector(config, self.agent, self.pool, threads=threads)
+        groups = groups_of(config, None)
+        self.collector = SerialCollector(config, self.agent, self.pool, groups, threads=threads)
+        self.play = self.collector.groups[0]
         if games is not None:
-            self.collector.games = games
+            self.play.games = games
         self.buffer = ExperienceBuffer(steps, config.games.count)
         self.last_values, self.statistics = self.collector.collect(self.buffer)
 
@@ -179,7 +186,7 @@ class ScriptedAgent:
     def __init__(self, moves):
         self._moves = iter(moves)
 
-    def select_actions(self, positions, legal, counts, fractions):
+    def select_actions(self, positions, legal, counts, fractions, *, temperature):
         action = PolicyOutputMapper.action_of(next(self._moves), int(positions[0, COLOUR]))
         return Choice(np.array([action]), np.zeros(1, np.float32), np.zeros(1, np.float32))
 
@@ -196,12 +203,12 @@ class ScriptedAgent:
 )
 def test_perpetual_check_loses_whoever_moves_last(sfen, moves, reward):
     config = small_config(games={"count": 1})
-    collector = SerialCollector(config, ScriptedAgent(moves * 3), None, threads=1)
-    collector.games = VectorShogi(1, start_sfen=sfen, threads=1)
+    collector = serial(config, ScriptedAgent(moves * 3))
+    collector.groups[0].games = VectorShogi(1, start_sfen=sfen, threads=1)
     buffer = ExperienceBuffer(12, 1)
     statistics = collector.collect(buffer)[1]
     assert buffer.rewards[:, 0].tolist() == [0] * 11 + [reward]
-    assert statistics.wins == [0, 1]  # it was black who gave check
+    assert (statistics.black_wins, statistics.white_wins) == (0, 1)  # black gave the checks
     assert statistics.reasons == {"perpetual_check": 1}
 
 
@@ -221,7 +228,7 @@ def assert_played_by(agent, rollout, where):
 def test_probabilities_and_values_are_those_of_the_network_that_played(many_endings):
     assert_played_by(many_endings.agent, many_endings, np.ones_like(many_endings.buffer.ends))
     assert many_endings.buffer.trains.all()
-    behind = many_endings.collector.games.positions
+    behind = many_endings.play.games.positions
     assert many_endings.last_values == pytest.approx(many_endings.agent.evaluate_positions(behind))
 
 
@@ -233,7 +240,7 @@ def test_moves_are_drawn_and_not_always_the_best(many_endings):
 def test_steps_carry_the_version_of_the_weights():
     config = small_config()
     agent = agent_of(config)
-    collector = SerialCollector(config, agent, None, threads=1)
+    collector = serial(config, agent)
     for agent.version in (0, 7):
         buffer = ExperienceBuffer(2, 8)
         collector.collect(buffer)
@@ -281,13 +288,14 @@ def test_the_statistics_count_what_is_stored(name, request):
     assert statistics.steps == len(buffer)
     assert statistics.trained_steps == buffer.trains.sum()
     assert statistics.games == buffer.ends.sum() > 0
-    for colour in (BLACK, WHITE):
+    for colour, wins in ((BLACK, statistics.black_wins), (WHITE, statistics.white_wins)):
         by_mover = won & (movers == colour)
         by_other = lost & (movers != colour)
-        assert statistics.wins[colour] == (by_mover | by_other).sum()
+        assert wins == (by_mover | by_other).sum()
     assert statistics.cut == buffer.truncations.sum() == statistics.reasons["max_moves"]
     assert statistics.draws == (buffer.ends & ~buffer.truncations & (buffer.rewards == 0)).sum()
-    assert statistics.games == sum(statistics.wins) + statistics.draws + statistics.cut
+    decided = statistics.black_wins + statistics.white_wins
+    assert statistics.games == decided + statistics.draws + statistics.cut
     assert statistics.games == sum(statistics.reasons.values())
     assert statistics.plies == (plies[buffer.ends] + 1).sum()
     assert statistics.legal_moves == buffer.legal_counts.sum()
@@ -332,8 +340,8 @@ def test_the_same_seed_plays_the_same_games_and_another_seed_others():
 def test_a_loaded_collector_plays_on_as_the_first_one():
     config = small_config(games={"opponent_share": 0.5})
     one = Rollout(config, 30, games=endgames(seed=1, rewind_share=0.5))
-    other = SerialCollector(config, one.agent, one.pool, threads=1)
-    other.games = endgames(seed=2, rewind_share=0.5)
+    other = serial(config, one.agent, one.pool)
+    other.groups[0].games = endgames(seed=2, rewind_share=0.5)
     other.load_state({name: array.copy() for name, array in one.collector.state().items()})
     batches = []
     for collector in (one.collector, other):
@@ -345,15 +353,15 @@ def test_a_loaded_collector_plays_on_as_the_first_one():
 
 
 def test_the_board_shown_is_that_of_the_last_game(many_endings):
-    position = many_endings.collector.games.positions[-1]
+    position = many_endings.play.games.positions[-1]
     assert many_endings.collector.board() == str(ShogiGame(sfen_of(position)))
 
 
 def test_games_follow_the_settings():
     games = {"count": 200, "random_start_share": 0.5, "random_start_plies": 40, "max_moves": 20}
     config = small_config(games=games)
-    collector = SerialCollector(config, agent_of(config), None, threads=1)
-    assert collector.games.max_moves == 20
-    plies = collector.games.ply
+    games = serial(config, agent_of(config)).groups[0].games
+    assert games.max_moves == 20
+    plies = games.ply
     assert plies.max() == 19  # the move limit comes before the 40 plies
     assert 70 <= (plies > 0).sum() <= 130

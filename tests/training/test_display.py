@@ -64,6 +64,7 @@ SNAPSHOT = TrainingSnapshot(
     evaluations=[f"update {u}: random 98.0 %, greedy {u // 20} % [±3]" for u in (400, 800, 1200)],
     board=str(ShogiGame()),
     shares={"games": 0.31, "inference": 0.42, "update": 0.22, "other": 0.05},
+    workers=["worker 0 (pid 123): 6,250,000 plies", "worker 1 (given up): 0 plies"],
 )
 
 # What the child processes run, with `display`, `snapshot`, `time` and `sys` at hand.

@@ -219,12 +219,13 @@ def test_the_display_sees_all_games_of_this_sitting(tmp_path):
         return seen[-1]
 
     run.trainer.collect = count
-    run.trainer.collector.games = VectorShogi(4, start_sfen=BOTH_CAN_MATE, max_moves=6, threads=1)
+    games = VectorShogi(4, start_sfen=BOTH_CAN_MATE, max_moves=6, threads=1)
+    run.trainer.collector.groups[0].games = games
     run.go()
     last = run.display.snapshots[-1]
     assert last.games == sum(rollout.games for rollout in seen) == run.trainer.games > 0
-    assert last.black_wins == sum(rollout.wins[0] for rollout in seen)
-    assert last.white_wins == sum(rollout.wins[1] for rollout in seen)
+    assert last.black_wins == sum(rollout.black_wins for rollout in seen)
+    assert last.white_wins == sum(rollout.white_wins for rollout in seen)
     assert last.draws == sum(rollout.draws for rollout in seen)
     assert last.cut == sum(rollout.cut for rollout in seen)
     assert Counter(last.reasons) == sum((rollout.reasons for rollout in seen), Counter())

@@ -141,6 +141,7 @@ def test_a_run_leaves_config_metrics_checkpoints_and_games_behind(trained):
     assert {path.name for path in run.iterdir()} == {
         "config.yaml",
         "metrics.jsonl",
+        "run.log",
         "tensorboard",
         "checkpoints",
         "games",

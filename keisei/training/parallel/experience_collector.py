@@ -1,210 +1,147 @@
 """`ExperienceCollector`: who plays the games that the learner learns from.
 
-The serial one plays them in this process.
+The serial one plays them in this process; `ParallelManager` has workers do it.
 """
 
 from __future__ import annotations
 
-import time
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from keisei.config_schema import Config
 from keisei.core.experience_buffer import ExperienceBuffer
-from keisei.core.ppo_agent import Choice, PPOAgent
-from keisei.shogi.judging import Declaration, Reason
-from keisei.shogi.sfen import format_sfen
-from keisei.shogi.shogi_game import ShogiGame
-from keisei.shogi.vector_shogi import VectorShogi
+from keisei.core.ppo_agent import PPOAgent
 from keisei.training.opponent_pool import OpponentPool
+from keisei.training.parallel.rollout_statistics import RolloutStatistics
+from keisei.training.parallel.self_play import GamesState, Group, SelfPlay, board_of
 
-_DECLARATIONS = {
-    "off": Declaration.OFF,
-    "24": Declaration.POINTS_24,
-    "27": Declaration.POINTS_27,
-}
+Collected = tuple[NDArray[np.float32], RolloutStatistics]
 
 
-@dataclass
-class RolloutStatistics:
-    """What happened in one rollout."""
+@dataclass(frozen=True)
+class CollectorReport:
+    """How the collecting goes: figures for the metrics, lines for people."""
 
-    steps: int = 0
-    trained_steps: int = 0
-    games: int = 0
-    wins: list[int] = field(default_factory=lambda: [0, 0])
-    """By colour of the winner."""
-    draws: int = 0
-    cut: int = 0
-    reasons: Counter[str] = field(default_factory=Counter)
-    plies: int = 0
-    """Length of all finished games together."""
-    legal_moves: int = 0
-    games_seconds: float = 0.0
-    inference_seconds: float = 0.0
+    figures: dict[str, float] = field(default_factory=dict)
+    workers: list[str] = field(default_factory=list)
+    """One line for each worker."""
 
 
 class ExperienceCollector(Protocol):
-    """Fills a buffer with one rollout."""
+    """Fills a buffer with one rollout of every game."""
 
-    def collect(self, buffer: ExperienceBuffer) -> tuple[NDArray[np.float32], RolloutStatistics]:
+    def collect(self, buffer: ExperienceBuffer) -> Collected:
         """Fill the empty buffer.
 
         Returns the values [B] of the positions behind its last step, and what happened.
         """
 
+    def synchronize_models(self) -> None:
+        """The learner's weights, or the opponent's, have changed: play with the new ones."""
+
+    def pause(self) -> None:
+        """Leave the processors to others until `resume`."""
+
+    def resume(self) -> None:
+        """Play on."""
+
+    def report(self) -> CollectorReport:
+        """How it goes."""
+
     def board(self) -> str:
         """One of the running games, as text."""
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """The games in progress, as arrays."""
+        """The games behind all that was collected, as arrays."""
 
     def load_state(self, state: dict[str, NDArray[Any]]) -> None:
         """Continue the games of `state`."""
+
+    def close(self) -> None:
+        """End what was started."""
 
 
 class SerialCollector:
-    """B games in this process, the learner playing both sides of most of them.
-
-    The first `opponent_share` of the games are played against a past self, the learner's colour
-    changing from game to game.
-    """
+    """Plays the groups in this process, one after the other."""
 
     def __init__(
-        self, config: Config, agent: PPOAgent, pool: OpponentPool | None, *, threads: int
-    ) -> None:
-        settings = config.games
-        self._agent, self._pool = agent, pool
-        self.games = VectorShogi(
-            settings.count,
-            seed=config.seed,
-            max_moves=settings.max_moves,
-            declaration=_DECLARATIONS[settings.declaration],
-            random_start_share=settings.random_start_share,
-            random_start_plies=min(settings.random_start_plies, settings.max_moves - 1),
-            rewind_share=settings.rewind_share,
-            rewind_plies=settings.rewind_plies,
-            threads=min(threads, settings.count, numba.config.NUMBA_NUM_THREADS),
-        )
-        self._bootstrap = config.ppo.cut_games == "bootstrap"
-        self._against_pool = np.zeros(settings.count, np.bool_)
-        if pool is not None:
-            self._against_pool[: round(settings.opponent_share * settings.count)] = True
-        self._learner_colour = (np.arange(settings.count) % 2).astype(np.int8)
-
-    def collect(self, buffer: ExperienceBuffer) -> tuple[NDArray[np.float32], RolloutStatistics]:
-        """Play `buffer.steps` plies of every game."""
-        statistics = RolloutStatistics()
-        for _ in range(buffer.steps):
-            self._play_one_step(buffer, statistics)
-        start = time.perf_counter()
-        last_values = self._agent.evaluate_positions(self.games.positions)
-        statistics.inference_seconds += time.perf_counter() - start
-        return last_values, statistics
-
-    def _play_one_step(self, buffer: ExperienceBuffer, statistics: RolloutStatistics) -> None:
-        games = self.games
-        started = time.perf_counter()
-        fractions = games.random_fractions()
-        trains = ~self._against_pool | (games.mover == self._learner_colour)
-        positions, movers = games.positions.copy(), games.mover.copy()
-        counts = games.legal_counts.copy()
-        legal = games.legal[:, : int(counts.max())].copy()
-        asked = time.perf_counter()
-        choice = self._choose(fractions, trains)
-        answered = time.perf_counter()
-        games.step(choice.actions)
-        buffer.add_batch(
-            positions=positions,
-            legal=legal,
-            legal_counts=counts,
-            actions=choice.actions,
-            log_probs=choice.log_probs,
-            values=choice.values,
-            rewards=games.result,
-            ends=games.reason != Reason.NONE,
-            truncations=games.truncated,
-            cut_values=self._cut_values(),
-            trains=trains,
-            versions=self._agent.version,
-        )
-        self._count(statistics, movers, trains, counts)
-        statistics.inference_seconds += answered - asked
-        statistics.games_seconds += time.perf_counter() - answered + asked - started
-
-    def _choose(self, fractions: NDArray[np.float64], learners: NDArray[np.bool_]) -> Choice:
-        """The learner's choice where it is its turn, the past self's elsewhere."""
-        if self._pool is None or learners.all():
-            return self._ask(self._agent, slice(None), fractions)
-        choice = Choice(
-            np.zeros(len(learners), np.int64),
-            np.zeros(len(learners), np.float32),
-            np.zeros(len(learners), np.float32),
-        )
-        for player, rows in ((self._agent, learners), (self._pool.opponent, ~learners)):
-            if not rows.any():
-                continue
-            answer = self._ask(player, rows, fractions[rows])
-            choice.actions[rows] = answer.actions
-            choice.log_probs[rows] = answer.log_probs
-            choice.values[rows] = answer.values
-        return choice
-
-    def _ask(self, player: PPOAgent, rows: Any, fractions: NDArray[np.float64]) -> Choice:
-        games = self.games
-        return player.select_actions(
-            games.positions[rows], games.legal[rows], games.legal_counts[rows], fractions
-        )
-
-    def _cut_values(self) -> NDArray[np.float32]:
-        """[B] the value of cut games' last positions for their mover; 0 where nothing was cut."""
-        values = np.zeros(self.games.num_games, np.float32)
-        cut = self.games.truncated
-        if self._bootstrap and cut.any():
-            values[cut] = self._agent.evaluate_positions(self.games.final_positions[cut])
-        return values
-
-    def _count(
         self,
-        statistics: RolloutStatistics,
-        movers: NDArray[np.int8],
-        trains: NDArray[np.bool_],
-        legal_counts: NDArray[np.int32],
+        config: Config,
+        agent: PPOAgent,
+        pool: OpponentPool | None,
+        groups: list[Group],
+        *,
+        threads: int,
     ) -> None:
-        games = self.games
-        statistics.steps += len(movers)
-        statistics.trained_steps += int(trains.sum())
-        statistics.legal_moves += int(legal_counts.sum())
-        over = np.flatnonzero(games.reason)
-        if len(over) == 0:
-            return
-        statistics.games += len(over)
-        winners = np.where(games.result[over] > 0, movers[over], 1 - movers[over])
-        decided = games.result[over] != 0
-        for colour in (0, 1):
-            statistics.wins[colour] += int((winners[decided] == colour).sum())
-        statistics.cut += int(games.truncated[over].sum())
-        statistics.draws += int((~decided & ~games.truncated[over]).sum())
-        statistics.reasons.update(Reason(reason).name.lower() for reason in games.reason[over])
-        low, high = (games.final_positions[over, byte].astype(int) & 255 for byte in (98, 99))
-        statistics.plies += int((low + 256 * high).sum())
-        self._learner_colour[over] ^= 1
+        opponent = None if pool is None else pool.opponent
+        self.groups = [
+            SelfPlay(config, agent, opponent, group, threads=threads) for group in groups
+        ]
+
+    def collect(self, buffer: ExperienceBuffer) -> Collected:
+        """Play one rollout of every group."""
+        if len(self.groups) == 1:
+            return self.groups[0].collect(buffer)
+        statistics, last_values = RolloutStatistics(), []
+        column = 0
+        for group in self.groups:
+            part = ExperienceBuffer(buffer.steps, group.games.num_games)
+            values, what_happened = group.collect(part)
+            buffer.place(part.get_serializable_batch(), column)
+            column += group.games.num_games
+            statistics.add(what_happened)
+            last_values.append(values)
+        return np.concatenate(last_values), statistics
+
+    def synchronize_models(self) -> None:
+        """Nothing to do: the games are played by the learner's own network."""
+
+    def pause(self) -> None:
+        """Nothing to do: nothing is played but in `collect`."""
+
+    def resume(self) -> None:
+        """Nothing to do."""
+
+    def report(self) -> CollectorReport:
+        """Nothing beyond what each rollout tells."""
+        return CollectorReport()
 
     def board(self) -> str:
-        """The last game of the batch, as text."""
-        game = self.games.records[-1]
-        return str(ShogiGame(format_sfen(game, int(game.ply) + 1)))
+        """The last game, as text."""
+        return board_of(self.groups[-1].state())
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> GamesState:
         """The games in progress, as arrays."""
-        return {**self.games.state(), "learner_colour": self._learner_colour.copy()}
+        return join_states([group.state() for group in self.groups])
 
-    def load_state(self, state: dict[str, NDArray[Any]]) -> None:
+    def load_state(self, state: GamesState) -> None:
         """Continue the games of `state`."""
-        self._learner_colour[:] = state["learner_colour"]
-        self.games.load_state(state)
+        sizes = [group.games.num_games for group in self.groups]
+        for group, part in zip(self.groups, split_state(state, sizes), strict=True):
+            group.load_state(part)
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+
+def join_states(states: list[GamesState]) -> GamesState:
+    """The states of several groups as one."""
+    return {name: np.concatenate([state[name] for state in states]) for name in states[0]}
+
+
+def split_state(state: GamesState, sizes: list[int]) -> list[GamesState]:
+    """The parts of a state that `join_states` gave for groups of these sizes."""
+    ends = np.cumsum(sizes)
+    found = len(next(iter(state.values())))
+    if found != ends[-1]:
+        raise ValueError(
+            f"the run has {found} games, but these settings make {ends[-1]}: a resumed run keeps "
+            "its games, however they are shared out (num_workers, games_per_worker)"
+        )
+    return [
+        {name: array[end - size : end] for name, array in state.items()}
+        for size, end in zip(sizes, ends.tolist(), strict=True)
+    ]

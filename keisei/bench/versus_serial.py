@@ -1,0 +1,127 @@
+"""Training in parallel against training in one process, in turns on the same machine.
+
+Each side trains in a process of its own, so that each has its own threads; it works only in its
+turn. `python -m keisei.bench.versus_serial WORDS` is such a side: for every number of seconds on
+standard input it trains for so long and answers with a line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from typing import Any
+
+import psutil
+
+from keisei.config_loading import config_of
+from keisei.training.parallel.process_counts import usable_cores
+from keisei.training.trainer import Trainer
+
+SERIAL = "training.parallel.enabled=false"
+PARALLEL = "training.parallel.enabled=true"
+_WARM_UPDATES = 2
+
+
+def bench_versus_serial(
+    words: list[str], *, rounds: int, seconds: float, more_sides: dict[str, list[str]] | None = None
+) -> dict[str, Any]:
+    """Steps a second and cores used by each side, and the ratios of parallel to serial."""
+    sides = {
+        "serial": [SERIAL],
+        "serial_one_thread": [SERIAL, "training.threads=1"],
+        "parallel": [PARALLEL],
+        **(more_sides or {}),
+    }
+    answers: dict[str, list[dict[str, float]]] = {name: [] for name in sides}
+    with ExitStack() as stack:
+        running = {
+            name: stack.enter_context(_Side([*words, *settings]))
+            for name, settings in sides.items()
+        }
+        for _ in range(rounds):
+            for name, side in running.items():
+                answers[name].append(side.train(seconds))
+    report: dict[str, Any] = {"cores": usable_cores()}
+    for name, turns in answers.items():
+        rate = statistics.median(turn["steps"] / turn["seconds"] for turn in turns)
+        report[f"{name}_steps_per_second"] = rate
+        report[f"{name}_cores_used"] = statistics.median(
+            turn["cpu_seconds"] / turn["seconds"] for turn in turns
+        )
+    for name in sides:
+        if not name.startswith("serial"):
+            for other in ("serial", "serial_one_thread"):
+                ratio = report[f"{name}_steps_per_second"] / report[f"{other}_steps_per_second"]
+                report[f"{name}_vs_{other}"] = ratio
+    return report
+
+
+class _Side:
+    """A process that trains when it is told to."""
+
+    def __init__(self, words: list[str]) -> None:
+        command = [sys.executable, "-m", "keisei.bench.versus_serial", *words]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def __enter__(self) -> _Side:
+        self.train(0.1)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()
+
+    def train(self, seconds: float) -> dict[str, float]:
+        """Train for about so long: steps, seconds, and seconds of all its processors."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{seconds}\n")
+        self._process.stdin.flush()
+        answer: dict[str, float] = json.loads(self._process.stdout.readline())
+        return answer
+
+
+def _be_a_side(words: list[str]) -> None:
+    trainer = Trainer(config_of(words))
+    try:
+        for line in sys.stdin:
+            sys.stdout.write(json.dumps(_train(trainer, float(line))) + "\n")
+            sys.stdout.flush()
+            trainer.collector.pause()
+    finally:
+        trainer.close()
+
+
+def _train(trainer: Trainer, seconds: float) -> dict[str, float]:
+    trainer.collector.resume()
+    for _ in range(_WARM_UPDATES):  # what was played ahead in the turns of others is used up
+        trainer.collect()
+        trainer.perform_ppo_update()
+    steps, cpu, start = trainer.steps, _cpu_seconds(), time.perf_counter()
+    while time.perf_counter() - start < seconds:
+        trainer.collect()
+        trainer.perform_ppo_update()
+    return {
+        "steps": trainer.steps - steps,
+        "seconds": time.perf_counter() - start,
+        "cpu_seconds": _cpu_seconds() - cpu,
+    }
+
+
+def _cpu_seconds() -> float:
+    """Of this process and all below it."""
+    main = psutil.Process()
+    total = 0.0
+    for process in (main, *main.children(recursive=True)):
+        times = process.cpu_times()
+        total += times.user + times.system
+    return total
+
+
+if __name__ == "__main__":
+    _be_a_side(sys.argv[1:])

@@ -1,0 +1,69 @@
+"""Minibatches: which steps of a rollout, and what the learner needs of them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from keisei.core.experience_buffer import ExperienceBuffer
+from keisei.core.legal_pool import padded_legal
+
+
+class Lesson(NamedTuple):
+    """What all minibatches of one update have in common."""
+
+    buffer: ExperienceBuffer
+    advantage_mean: float
+    advantage_scale: float
+    """Advantages are normalised to (advantage - mean) / scale."""
+    entropy_weight: float
+
+
+class Minibatch(NamedTuple):
+    """Some steps of a rollout, on the learner's device."""
+
+    positions: Tensor
+    legal: Tensor
+    counts: Tensor
+    actions: Tensor
+    log_probs: Tensor
+    advantages: Tensor
+    returns: Tensor
+
+
+def lesson_of(buffer: ExperienceBuffer, *, advantage_floor: float, entropy_weight: float) -> Lesson:
+    """The lesson of a rollout whose advantages are computed: normalised over its own steps."""
+    own = buffer.advantages[: buffer.filled][buffer.trains[: buffer.filled]]
+    if len(own) == 0:  # a past self moved everywhere
+        return Lesson(buffer, 0.0, 1.0, entropy_weight)
+    scale = max(float(own.std()), advantage_floor, 1e-8)
+    return Lesson(buffer, float(own.mean()), scale, entropy_weight)
+
+
+def own_steps(buffer: ExperienceBuffer) -> NDArray[np.int64]:
+    """The numbers (t * B + game) of the steps that train."""
+    return np.flatnonzero(buffer.trains[: buffer.filled])
+
+
+def minibatch_of(lesson: Lesson, chosen: NDArray[np.int64], device: torch.device) -> Minibatch:
+    """The steps numbered `chosen` [N], in that order."""
+    buffer = lesson.buffer
+    counts = buffer.legal_counts.reshape(-1)[chosen].astype(np.int64)
+    starts = buffer.legal_starts.reshape(-1)[chosen]
+    legal = np.zeros((len(chosen), int(counts.max())), np.int16)
+    padded_legal(buffer.legal_pool, starts, counts, legal)
+    advantages = buffer.advantages.reshape(-1)[chosen]
+    arrays = (
+        buffer.positions.reshape(-1, buffer.positions.shape[-1])[chosen],
+        legal,
+        counts,
+        buffer.actions.reshape(-1)[chosen].astype(np.int64),
+        buffer.log_probs.reshape(-1)[chosen],
+        (advantages - np.float32(lesson.advantage_mean)) / np.float32(lesson.advantage_scale),
+        buffer.returns.reshape(-1)[chosen],
+    )
+    return Minibatch(*(torch.from_numpy(array).to(device) for array in arrays))

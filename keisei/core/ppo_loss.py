@@ -1,0 +1,43 @@
+"""PPO's clipped objective, as a function of what the network says of a minibatch."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from keisei.config_schema import PPOConfig
+from keisei.core.legal_policy import entropy, legal_policy, log_prob_of
+from keisei.core.minibatch import Minibatch
+
+LOSSES = ("loss", "policy_loss", "value_loss", "entropy", "kl", "clip_share")
+"""The names of what `ppo_losses` gives, in its order."""
+
+
+def ppo_losses(
+    logits: Tensor,
+    values: Tensor,
+    minibatch: Minibatch,
+    config: PPOConfig,
+    entropy_weight: float,
+) -> dict[str, Tensor]:
+    """The objective and its parts, each a mean over the minibatch, differentiable in "loss".
+
+    logits: [B, 2187], values: [B].
+    """
+    policy = legal_policy(logits, minibatch.legal, minibatch.counts)
+    log_ratio = log_prob_of(policy, logits, minibatch.actions) - minibatch.log_probs
+    ratio = log_ratio.exp()
+    clipped = ratio.clamp(1 - config.clip, 1 + config.clip)
+    gain = torch.minimum(ratio * minibatch.advantages, clipped * minibatch.advantages)
+    policy_loss = -gain.mean()
+    value_loss = (values - minibatch.returns).square().mean()
+    bonus = entropy(policy).mean()
+    losses = (
+        policy_loss + config.value_coefficient * value_loss - entropy_weight * bonus,
+        policy_loss,
+        value_loss,
+        bonus,
+        (ratio - 1 - log_ratio).mean(),
+        ((ratio - 1).abs() > config.clip).float().mean(),
+    )
+    return dict(zip(LOSSES, losses, strict=True))

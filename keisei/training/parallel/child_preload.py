@@ -1,0 +1,25 @@
+"""Imported once by the server that children are forked from: all that is slow to load.
+
+One-threaded throughout: a forked child inherits memory, not threads.
+"""
+
+from keisei.config_schema import Config, GamesConfig, ModelConfig, TrainingConfig
+from keisei.core.experience_buffer import ExperienceBuffer
+from keisei.core.ppo_agent import PPOAgent
+from keisei.training.parallel import worker_process  # noqa: F401
+from keisei.training.parallel.self_play import SelfPlay, groups_of
+
+
+def _load_compiled_code() -> None:
+    """Play one ply: that loads every kernel a worker needs from the cache."""
+    config = Config(
+        model=ModelConfig(depth=0, width=4),
+        games=GamesConfig(count=1),
+        training=TrainingConfig(rollout_length=1),
+    )
+    agent = PPOAgent(config.model, config.ppo)
+    play = SelfPlay(config, agent, None, groups_of(config, None)[0], threads=1)
+    play.collect(ExperienceBuffer(1, 1, legal_moves=593))
+
+
+_load_compiled_code()

@@ -1,0 +1,197 @@
+"""`GradientHelpers`: the gradients of an update, computed by several processes at once.
+
+Every minibatch is split into as many parts as there are learners: this process computes the first,
+a helper process each of the others, all with one thread. The parts are added up in a fixed order.
+Whatever happens to a helper changes no bit of the result: this process then computes its part.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from multiprocessing.context import ForkServerContext, SpawnContext
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from keisei.core.experience_buffer import ExperienceBuffer
+from keisei.core.minibatch import Lesson
+from keisei.core.ppo_agent import PPOAgent
+from keisei.training.parallel.gradient_parts import GradientParts, LearnerShape, Part, memory_for
+from keisei.training.parallel.gradient_process import (
+    SECONDS_TO_START,
+    SECONDS_TO_STOP,
+    HelperLostError,
+    HelperProcess,
+    HelperSetup,
+    help_learning,
+)
+
+_FAILURES_TO_GIVE_UP = 5
+
+
+class GradientHelpers:
+    """A `GradientSource` for one agent on the CPU, by `learners` processes with this one.
+
+    The agent's weights move to shared memory, and updates must learn from `buffer`, which lies
+    there too. A helper that dies, fails or is silent for `timeout` seconds is replaced; the
+    replacement joins in when it is ready. One that fails five times without an answer between is
+    given up. What went wrong is in `failures`.
+    """
+
+    def __init__(
+        self,
+        agent: PPOAgent,
+        *,
+        steps: int,
+        games: int,
+        learners: int,
+        context: ForkServerContext | SpawnContext,
+        timeout: float = 60.0,
+        start: bool = True,
+        helper_main: Callable[[HelperSetup], None] = help_learning,
+    ) -> None:
+        if agent.device.type != "cpu":
+            raise ValueError(f"helpers compute on the CPU, and the agent is on {agent.device}")
+        self.learners, self._timeout = learners, timeout
+        self._shape = LearnerShape(
+            agent.model_config, agent.config, agent.mixed_precision, steps, games, learners
+        )
+        self._memory = memory_for(agent, self._shape)
+        self._parts = GradientParts(agent, self._memory, self._shape, keep_weights=True)
+        self._context, self._helper_main = context, helper_main
+        self._ticket = 0
+        self.restarts = 0
+        self.failures: list[str] = []
+        self._failures_in_a_row = [0] * learners
+        self._helpers: dict[int, HelperProcess] = {}
+        if start:  # otherwise this process computes all parts, with the same result
+            for number in range(1, learners):
+                self._start(number)
+
+    @property
+    def buffer(self) -> ExperienceBuffer:
+        """The rollout to learn from."""
+        return self._parts.buffer
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all helpers; the agent and the buffer stay usable, by this process alone."""
+        helpers = list(self._helpers.values())
+        self._helpers.clear()
+        deadline = time.monotonic() + SECONDS_TO_STOP
+        for helper in helpers:
+            helper.hang_up()
+        for helper in helpers:
+            helper.end(deadline)
+        self._memory.close()
+
+    def wait_until_ready(self, timeout: float = SECONDS_TO_START) -> bool:
+        """Wait until every helper takes part; False if some do not in that time."""
+        deadline = time.monotonic() + timeout
+        for number in range(1, self.learners):
+            while not self._ask(number, HelperProcess.is_ready, 0.05):
+                if number not in self._helpers or time.monotonic() > deadline:
+                    return False
+        return True
+
+    def gradients(self, lesson: Lesson, chosen: NDArray[np.int64]) -> dict[str, Tensor]:
+        """Set the gradient of every parameter for the steps `chosen` [N]; the losses, by name."""
+        if lesson.buffer is not self.buffer:
+            raise ValueError("helpers see only their own buffer: collect into that one")
+        self._parts.chosen[: len(chosen)] = chosen
+        self._ticket += 1
+        parts = [
+            Part(self._ticket, first, behind, *lesson[1:])
+            for first, behind in pairwise(_borders(len(chosen), self.learners))
+        ]
+        with _one_thread():
+            asked = [number for number, part in enumerate(parts) if self._order(number, part)]
+            deadline = time.monotonic() + self._timeout
+            self._parts.compute(0, parts[0])
+            done = {0, *(number for number in asked if self._await(number, deadline))}
+            for number, part in enumerate(parts):
+                if number not in done and part.size:
+                    self._parts.compute(number, part)
+        return self._parts.add_up([part.size for part in parts])
+
+    def _order(self, number: int, part: Part) -> bool:
+        """Whether a helper computes this part."""
+        return part.size > 0 and self._ask(number, HelperProcess.takes, part)
+
+    def _await(self, number: int, deadline: float) -> bool:
+        """Whether a helper has computed its part, waiting for it."""
+        if not self._ask(number, HelperProcess.has_done_it, deadline):
+            return False
+        self._failures_in_a_row[number] = 0
+        return True
+
+    def _ask(self, number: int, question: Callable[[HelperProcess, Any], bool], what: Any) -> bool:
+        """A helper's answer; no, if there is none. One that is lost is replaced."""
+        if number not in self._helpers:
+            return False
+        try:
+            return question(self._helpers[number], what)
+        except HelperLostError as lost:
+            self._replace(number, lost)
+            return False
+
+    def _replace(self, number: int, lost: HelperLostError) -> None:
+        """Have done with a helper and start another, without waiting for it."""
+        self._helpers.pop(number).end()
+        self._failures_in_a_row[number] += 1
+        self.failures.append(f"helper {number} {lost}")
+        if self._failures_in_a_row[number] < _FAILURES_TO_GIVE_UP:
+            self.restarts += 1
+            try:
+                self._start(number)
+            except OSError as error:
+                self.failures.append(f"helper {number} cannot be started again: {error}")
+        else:
+            self.failures.append(
+                f"helper {number} has failed {_FAILURES_TO_GIVE_UP} times in a row and is given "
+                "up: the main process computes its part from now on"
+            )
+
+    def _start(self, number: int) -> None:
+        pipe, theirs = self._context.Pipe()
+        setup = HelperSetup(number, self._shape, self._memory, theirs)
+        process = self._context.Process(
+            target=self._helper_main, args=(setup,), name=f"keisei helper {number}", daemon=True
+        )
+        process.start()
+        theirs.close()
+        self._helpers[number] = HelperProcess(process, pipe)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Compute as the helpers do, for the same bits."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _borders(count: int, parts: int) -> list[int]:
+    """Where the parts of `np.array_split` begin, and where the last one ends."""
+    size, larger = divmod(count, parts)
+    return [number * size + min(number, larger) for number in range(parts + 1)]

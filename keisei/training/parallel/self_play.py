@@ -1,0 +1,237 @@
+"""`SelfPlay`: a group of games, played by the network against itself and its past selves.
+
+The serial collector plays its groups here in this process, one after the other; each worker process
+plays one. A group gives the same experience wherever it is played: every game has its own random
+stream, and the network is asked about the group as one batch.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from keisei.config_schema import Config, WorkerProfile
+from keisei.core.experience_buffer import ExperienceBuffer
+from keisei.core.ppo_agent import Choice, PPOAgent
+from keisei.shogi.judging import Declaration, Reason
+from keisei.shogi.sfen import format_sfen
+from keisei.shogi.shogi_game import ShogiGame
+from keisei.shogi.vector_shogi import VectorShogi
+from keisei.training.parallel.rollout_statistics import RolloutStatistics
+
+_DECLARATIONS = {
+    "off": Declaration.OFF,
+    "24": Declaration.POINTS_24,
+    "27": Declaration.POINTS_27,
+}
+_ORDINARY = WorkerProfile()
+GamesState = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Some of the games of a run, played together."""
+
+    first_game: int
+    games: int
+    profile: WorkerProfile = _ORDINARY
+
+
+def groups_of(config: Config, workers: int | None) -> list[Group]:
+    """The games of a run, shared out to `workers` alike; all in one group for None."""
+    if workers is None:
+        return [Group(0, config.games.count)]
+    parallel = config.training.parallel
+    games = parallel.games_per_worker or -(-config.games.count // workers)
+    profiles = [*parallel.worker_profiles, *[_ORDINARY] * workers]
+    return [Group(number * games, games, profiles[number]) for number in range(workers)]
+
+
+class SelfPlay:
+    """The games of one group.
+
+    The first `opponent_share` of them are played against `opponent`, the learner's colour changing
+    from game to game.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        agent: PPOAgent,
+        opponent: PPOAgent | None,
+        group: Group,
+        *,
+        threads: int = 1,
+    ) -> None:
+        settings, profile = config.games, group.profile
+        seed = config.training.parallel.seed
+        self._agent, self._opponent = agent, opponent
+        self._temperature = profile.temperature
+        self.games = VectorShogi(
+            group.games,
+            seed=config.seed if seed is None else seed,
+            first_game=group.first_game,
+            max_moves=settings.max_moves,
+            declaration=_DECLARATIONS[settings.declaration],
+            random_start_share=_first(profile.random_start_share, settings.random_start_share),
+            random_start_plies=min(settings.random_start_plies, settings.max_moves - 1),
+            rewind_share=settings.rewind_share,
+            rewind_plies=settings.rewind_plies,
+            threads=min(threads, group.games, numba.config.NUMBA_NUM_THREADS),
+        )
+        self._bootstrap = config.ppo.cut_games == "bootstrap"
+        self._episodes = config.training.parallel.episodes_per_worker
+        self._against_opponent = np.zeros(group.games, np.bool_)
+        if opponent is not None:
+            share = _first(profile.opponent_share, settings.opponent_share)
+            self._against_opponent[: round(share * group.games)] = True
+        self._learner_colour = (np.arange(group.games) % 2).astype(np.int8)
+
+    def collect(
+        self, buffer: ExperienceBuffer, before_step: Callable[[], None] = lambda: None
+    ) -> tuple[NDArray[np.float32], RolloutStatistics]:
+        """Play until the empty buffer is full, or `episodes_per_worker` games have ended.
+
+        Returns the values [B] of the positions behind the last step, and what happened.
+        """
+        statistics = RolloutStatistics()
+        while buffer.filled < buffer.steps:
+            before_step()
+            self._play_one_step(buffer, statistics)
+            if self._episodes is not None and statistics.games >= self._episodes:
+                break
+        start = time.perf_counter()
+        last_values = self._agent.evaluate_positions(self.games.positions)
+        statistics.inference_seconds += time.perf_counter() - start
+        return last_values, statistics
+
+    def _play_one_step(self, buffer: ExperienceBuffer, statistics: RolloutStatistics) -> None:
+        games = self.games
+        started = time.perf_counter()
+        fractions = games.random_fractions()
+        trains = ~self._against_opponent | (games.mover == self._learner_colour)
+        positions, movers = games.positions.copy(), games.mover.copy()
+        counts = games.legal_counts.copy()
+        legal = games.legal[:, : int(counts.max())].copy()
+        asked = time.perf_counter()
+        choice = self._choose(fractions, trains)
+        answered = time.perf_counter()
+        games.step(choice.actions)
+        buffer.add_batch(
+            positions=positions,
+            legal=legal,
+            legal_counts=counts,
+            actions=choice.actions,
+            log_probs=choice.log_probs,
+            values=choice.values,
+            rewards=games.result,
+            ends=games.reason != Reason.NONE,
+            truncations=games.truncated,
+            cut_values=self._cut_values(),
+            trains=trains,
+            versions=self._agent.version,
+        )
+        self._count(statistics, movers, trains, counts)
+        statistics.inference_seconds += answered - asked
+        statistics.games_seconds += time.perf_counter() - answered + asked - started
+
+    def _choose(self, fractions: NDArray[np.float64], learners: NDArray[np.bool_]) -> Choice:
+        """The learner's choice where it is its turn, the past self's elsewhere."""
+        if self._opponent is None or learners.all():
+            return self._ask(self._agent, slice(None), fractions)
+        choice = Choice(
+            np.zeros(len(learners), np.int64),
+            np.zeros(len(learners), np.float32),
+            np.zeros(len(learners), np.float32),
+        )
+        for player, rows in ((self._agent, learners), (self._opponent, ~learners)):
+            if not rows.any():
+                continue
+            answer = self._ask(player, rows, fractions[rows])
+            choice.actions[rows] = answer.actions
+            choice.log_probs[rows] = answer.log_probs
+            choice.values[rows] = answer.values
+        return choice
+
+    def _ask(self, player: PPOAgent, rows: Any, fractions: NDArray[np.float64]) -> Choice:
+        games = self.games
+        return player.select_actions(
+            games.positions[rows],
+            games.legal[rows],
+            games.legal_counts[rows],
+            fractions,
+            temperature=self._temperature,
+        )
+
+    def _cut_values(self) -> NDArray[np.float32]:
+        """[B] the value of cut games' last positions for their mover; 0 where nothing was cut."""
+        values = np.zeros(self.games.num_games, np.float32)
+        cut = self.games.truncated
+        if self._bootstrap and cut.any():
+            values[cut] = self._agent.evaluate_positions(self.games.final_positions[cut])
+        return values
+
+    def _count(
+        self,
+        statistics: RolloutStatistics,
+        movers: NDArray[np.int8],
+        trains: NDArray[np.bool_],
+        legal_counts: NDArray[np.int32],
+    ) -> None:
+        games = self.games
+        statistics.steps += len(movers)
+        statistics.trained_steps += int(trains.sum())
+        statistics.legal_moves += int(legal_counts.sum())
+        over = np.flatnonzero(games.reason)
+        if len(over) == 0:
+            return
+        statistics.games += len(over)
+        winners = np.where(games.result[over] > 0, movers[over], 1 - movers[over])
+        decided = games.result[over] != 0
+        statistics.black_wins += int((winners[decided] == 0).sum())
+        statistics.white_wins += int((winners[decided] == 1).sum())
+        statistics.cut += int(games.truncated[over].sum())
+        statistics.draws += int((~decided & ~games.truncated[over]).sum())
+        statistics.reasons.update(Reason(reason).name.lower() for reason in games.reason[over])
+        low, high = (games.final_positions[over, byte].astype(int) & 255 for byte in (98, 99))
+        statistics.plies += int((low + 256 * high).sum())
+        self._learner_colour[over] ^= 1
+
+    def reset(self) -> None:
+        """Begin new games everywhere; the random streams go on."""
+        self.games.reset()
+
+    def state(self) -> GamesState:
+        """The games in progress, as arrays by name, [B, ...] each."""
+        return {**self.games.state(), "learner_colour": self._learner_colour.copy()}
+
+    def load_state(self, state: GamesState) -> None:
+        """Continue the games of `state`."""
+        self._learner_colour[:] = state["learner_colour"]
+        self.games.load_state(state)
+
+
+def games_state_layout(config: Config, games: int) -> list[tuple[str, Any, tuple[int, ...]]]:
+    """(name, type, shape) of the arrays that `SelfPlay.state` gives for so many games."""
+    one = VectorShogi(1, max_moves=config.games.max_moves, threads=1).state()
+    arrays = [(name, array.dtype, (games, *array.shape[1:])) for name, array in one.items()]
+    return [*arrays, ("learner_colour", np.dtype(np.int8), (games,))]
+
+
+def board_of(state: GamesState) -> str:
+    """The last game of a `SelfPlay.state`, as text."""
+    last = {name: array[-1:] for name, array in state.items()}
+    games = VectorShogi(1, max_moves=state["actions"].shape[1] - 1, threads=1)
+    games.load_state(last)
+    record = games.records[0]
+    return str(ShogiGame(format_sfen(record, int(record.ply) + 1)))
+
+
+def _first(special: float | None, general: float) -> float:
+    return general if special is None else special

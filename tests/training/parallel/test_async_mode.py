@@ -1,0 +1,251 @@
+"""Async mode: workers run ahead; nothing is lost, doubled, or learned from when it is too old.
+
+Weights that stay the same under growing versions make every worker play what its group plays
+serially: that tells the rollouts apart.
+"""
+
+import time
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+
+from keisei.training.parallel.self_play import SelfPlay
+from keisei.training.parallel.worker_process import work
+from keisei.training.trainer import Trainer
+from tests.core.small import bits, one_thread, opinionated
+from tests.training.parallel.collecting import Learner, experience, parallel_config
+
+STEPS = 6
+GAMES = 6
+"""Of each worker."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread():
+    with one_thread():
+        yield
+
+
+def async_config(**settings):
+    return parallel_config(mode="async", **settings)
+
+
+def work_slowly(setup, seconds=0.03):
+    """A worker that sleeps before every ply."""
+    play_one_step = SelfPlay._play_one_step
+
+    def sleep_and_play(self, *arguments):
+        time.sleep(seconds)
+        play_one_step(self, *arguments)
+
+    SelfPlay._play_one_step = sleep_and_play
+    work(setup)
+
+
+def work_slowly_as_worker_0(setup):
+    work_slowly(setup, seconds=0.1 if setup.number == 0 else 0)
+
+
+def new_version(learner, versions=1):
+    """As after an update, but the weights stay the same."""
+    learner.agent.version += versions
+    learner.collector.synchronize_models()
+
+
+class SerialRollouts:
+    """What each group plays, rollout by rollout, without versions."""
+
+    def __init__(self, config):
+        self._learner = Learner(config).serial()
+        self.played = [[] for _ in self._learner.groups]
+
+    def number_of(self, rollout):
+        """(group, number) of a rollout, playing on until there is one like it."""
+        for _ in range(500):
+            for group, rollouts in enumerate(self.played):
+                if rollout in rollouts:
+                    return group, rollouts.index(rollout)
+            self._learner.collect()
+            for group, rollouts in enumerate(self.played):
+                rollouts.append(rollout_of(self._learner.buffer, group))
+        raise AssertionError("no group plays such a rollout")
+
+
+def rollout_of(buffer, block):
+    """A worker's part of the buffer."""
+    part = experience(buffer, slice(block * GAMES, (block + 1) * GAMES))
+    return {name: array for name, array in part.items() if name not in ("versions", "trains")}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"num_workers": 3, "games_per_worker": GAMES, "queue_maxsize": 1},
+        {"use_shared_memory": False, "max_policy_lag": 5},
+        {"games": {"opponent_share": 0.5}, "episodes_per_worker": 4},
+    ],
+    ids=str,
+)
+def test_every_rollout_of_a_worker_is_collected_once_and_in_order(settings):
+    config = async_config(**settings)
+    serial = SerialRollouts(config)
+    with Learner(config).parallel() as learner:
+        collected = [0] * len(learner.groups)
+        collections = 0
+        while collections < 8 or min(collected) < 3:  # until even the last has started
+            assert collections < 100
+            learner.collect()
+            for block in range(len(learner.groups)):
+                group, number = serial.number_of(rollout_of(learner.buffer, block))
+                assert number == collected[group]
+                collected[group] += 1
+            new_version(learner)
+            collections += 1
+        assert sum(collected) == collections * len(learner.groups)
+        if config.training.parallel.episodes_per_worker is None:
+            steps = [worker.steps for worker in learner.collector.workers]
+            assert steps == [number * STEPS * GAMES for number in collected]
+
+
+def test_the_state_is_that_of_the_games_behind_what_was_collected():
+    config = async_config()
+    with Learner(config).parallel() as learner:
+        for _ in range(3):
+            learner.collect()
+            new_version(learner)
+        time.sleep(0.2)  # the workers have played on by now
+        state = learner.collector.state()
+        rollouts = [worker.steps // (STEPS * GAMES) for worker in learner.collector.workers]
+    for group, count in enumerate(rollouts):
+        with Learner(config).serial() as serial:
+            for _ in range(count):
+                serial.collect()
+            expected = bits(serial.collector.groups[group].state())
+        columns = slice(group * GAMES, (group + 1) * GAMES)
+        assert bits({name: array[columns] for name, array in state.items()}) == expected
+
+
+@pytest.mark.parametrize("max_policy_lag", [1, 3])
+def test_steps_that_train_are_never_older_than_the_bound(max_policy_lag):
+    config = async_config(max_policy_lag=max_policy_lag)
+    with Learner(config).parallel(worker_main=work_slowly_as_worker_0) as learner:
+        for _ in range(10):
+            statistics = learner.collect()
+            lags = learner.agent.version - learner.buffer.versions[learner.buffer.trains]
+            assert ((lags >= 0) & (lags <= max_policy_lag)).all()
+            assert statistics.trained_steps == lags.size
+            figures = learner.collector.get_statistics()
+            if lags.size:
+                assert figures["lag_min"] == lags.min()
+                assert figures["lag_mean"] == pytest.approx(lags.mean())
+                assert figures["lag_max"] == lags.max()
+            new_version(learner)
+
+
+def test_steps_played_by_older_weights_are_left_out_and_counted():
+    config = async_config(games={"opponent_share": 0.5}, max_policy_lag=3)
+    with Learner(config).parallel() as learner, Learner(config).serial() as serial:
+        own = [[] for _ in learner.groups]
+        for _ in range(20):
+            serial.collect()
+            for group in range(len(own)):
+                columns = slice(group * GAMES, (group + 1) * GAMES)
+                own[group].append(int(serial.buffer.trains[:, columns].sum()))
+        stale = before = 0
+        for _ in range(6):
+            statistics = learner.collect()
+            lags = learner.agent.version - learner.buffer.versions
+            assert not learner.buffer.trains[lags > 3].any()
+            rollouts = [worker.steps // (STEPS * GAMES) for worker in learner.collector.workers]
+            played = sum(sum(own[group][:count]) for group, count in enumerate(rollouts))
+            assert statistics.trained_steps + statistics.stale_steps == played - before
+            assert statistics.trained_steps == learner.buffer.trains.sum()
+            before = played
+            stale += statistics.stale_steps
+            time.sleep(0.05)
+            new_version(learner, versions=4)  # all that has been played by now is too old
+        assert stale > 0
+        assert learner.collector.get_statistics()["stale_steps"] == stale
+
+
+def test_a_slow_worker_does_not_hold_up_the_others():
+    config = async_config()
+    with Learner(config).parallel(worker_main=work_slowly_as_worker_0) as learner:
+        learner.collector.start_workers()
+        while learner.collector.get_statistics()["workers_playing"] < 2:
+            learner.collect()
+        slow, fast = learner.collector.workers
+        before = slow.steps, fast.steps
+        for _ in range(12):
+            learner.collect()
+            new_version(learner)
+        assert fast.steps - before[1] > 3 * (slow.steps - before[0])
+
+
+def test_weights_are_refreshed_in_the_middle_of_a_rollout():
+    config = async_config(num_workers=1, max_policy_lag=100, training={"mixed_precision": False})
+    with Learner(config).parallel(worker_main=work_slowly) as learner:
+        models, seen = {}, []
+        for _ in range(5):
+            learner.collect()
+            versions = learner.buffer.versions
+            assert (versions == versions[:, :1]).all()
+            seen.extend(versions[:, 0].tolist())
+            models[0] = models.get(0) or weights_of(learner.agent)
+            assert_played_by_the_weights_it_names(learner, models)
+            for _ in range(4):
+                time.sleep(0.05)
+                opinionated(learner.agent, seed=learner.agent.version)
+                models[learner.agent.version + 1] = weights_of(learner.agent)
+                new_version(learner)
+        assert all(before <= after for before, after in pairwise(seen))
+        within = [seen[start : start + STEPS] for start in range(0, len(seen), STEPS)]
+        assert any(len(set(rollout)) > 1 for rollout in within)
+
+
+def weights_of(agent):
+    return {name: tensor.clone() for name, tensor in agent.model.state_dict().items()}
+
+
+def assert_played_by_the_weights_it_names(learner, models):
+    buffer = learner.buffer
+    copy = learner.agent.copy_for_playing()
+    for version in np.unique(buffer.versions).tolist():
+        copy.model.load_state_dict(models[version])
+        where = buffer.versions == version
+        with torch.no_grad():
+            values = copy.model(torch.from_numpy(buffer.positions[where]))[1].numpy()
+        assert buffer.values[where] == pytest.approx(values, abs=1e-5)
+
+
+def test_weights_are_published_at_their_interval():
+    config = async_config(model_sync_interval=3, max_policy_lag=4)
+    with Learner(config).parallel() as learner:
+        versions = set()
+        for _ in range(8):
+            learner.collect()
+            versions |= set(np.unique(learner.buffer.versions).tolist())
+            new_version(learner)
+        assert versions <= {0, 3, 6}
+        assert learner.collector.get_statistics()["syncs"] == 3
+
+
+def test_a_trainer_learns_while_its_workers_play():
+    trainer = Trainer(async_config(games={"opponent_share": 0.25}))
+    begun = bits(trainer.agent.model.state_dict())
+    try:
+        trained = stale = 0
+        for _ in range(6):
+            statistics = trainer.collect()
+            trained += statistics.trained_steps
+            stale += statistics.stale_steps
+            trainer.perform_ppo_update()
+        assert (trainer.updates, trainer.steps) == (6, 6 * 2 * STEPS * GAMES)
+        assert trainer.agent.version == 6
+        assert 0 < trained <= trainer.steps - stale
+        assert bits(trainer.agent.model.state_dict()) != begun
+    finally:
+        trainer.close()
