@@ -157,7 +157,7 @@ class ParallelConfig(Section):
         "async", description="sync: play, then learn, repeatably. async: play while learning."
     )
     max_policy_lag: int = Field(
-        2, ge=1, le=1000, description="Steps played by weights older than this do not train."
+        1, ge=1, le=1000, description="Steps played by weights older than this do not train."
     )
     model_sync_interval: int = Field(
         1, ge=1, le=1000, description="Updates between publications of the weights."

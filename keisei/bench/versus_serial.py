@@ -45,6 +45,7 @@ def bench_versus_serial(
         for _ in range(rounds):
             for name, side in running.items():
                 answers[name].append(side.train(seconds))
+                _tell(name, answers[name][-1])
     report: dict[str, Any] = {"cores": usable_cores()}
     for name, turns in answers.items():
         rate = statistics.median(turn["steps"] / turn["seconds"] for turn in turns)
@@ -58,6 +59,12 @@ def bench_versus_serial(
                 ratio = report[f"{name}_steps_per_second"] / report[f"{other}_steps_per_second"]
                 report[f"{name}_vs_{other}"] = ratio
     return report
+
+
+def _tell(name: str, turn: dict[str, float]) -> None:
+    """One line for each turn: a measurement takes minutes."""
+    sys.stderr.write(f"{name}: {turn['steps'] / turn['seconds']:,.0f} steps/s\n")
+    sys.stderr.flush()
 
 
 class _Side:

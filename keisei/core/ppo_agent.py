@@ -75,7 +75,7 @@ class PPOAgent:
             self.model.parameters(),
             lr=ppo_config.learning_rate,
             weight_decay=ppo_config.weight_decay,
-            fused=on_gpu,
+            fused=True,
         )
         self.generator = torch.Generator().manual_seed(seed)
         self.gradient_source: GradientSource | None = None
@@ -107,10 +107,12 @@ class PPOAgent:
         self.model.load_state_dict(model)
         optimizer = self.optimizer.state_dict()
         optimizer["state"] = {}
+        parameters = list(self.model.parameters())
         for key, value in tensors.items():
             if key.startswith("optimizer."):
                 _, number, name = key.split(".")
-                optimizer["state"].setdefault(int(number), {})[name] = value.clone()
+                copy = _laid_out_like(parameters[int(number)], value)
+                optimizer["state"].setdefault(int(number), {})[name] = copy
         self.optimizer.load_state_dict(optimizer)
         self.generator.set_state(tensors["generator"])
         self.version = state["version"]
@@ -269,6 +271,16 @@ class PPOAgent:
             logits, values = self._forward(minibatch.positions)
         (logits.mean() + values.mean()).backward()
         self.optimizer.zero_grad(set_to_none=True)
+
+
+def _laid_out_like(parameter: Tensor, value: Tensor) -> Tensor:
+    """A copy in the memory layout of the parameter, which a checkpoint does not keep.
+
+    The fused optimizer pairs what lies at the same place in memory, whatever the strides say.
+    """
+    if value.shape != parameter.shape:
+        return value.clone()
+    return torch.empty_like(parameter).copy_(value)
 
 
 def _has_bfloat16(device: torch.device) -> bool:

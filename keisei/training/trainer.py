@@ -14,6 +14,7 @@ from keisei.config_schema import Config
 from keisei.core.experience_buffer import ExperienceBuffer
 from keisei.core.ppo_agent import PPOAgent
 from keisei.training.checkpoint_format import Checkpoint
+from keisei.training.memory_reuse import keep_freed_memory
 from keisei.training.opponent_pool import OpponentPool
 from keisei.training.parallel.child_process import child_context
 from keisei.training.parallel.experience_collector import ExperienceCollector, SerialCollector
@@ -52,6 +53,7 @@ class Trainer:
         trace: bool = False,
         debug_serial: bool = False,
     ) -> None:
+        keep_freed_memory()
         self.config = config
         self.on_news: Callable[[str], None] = _LOG.warning
         """Who is told what happens to workers."""

@@ -10,6 +10,7 @@ from keisei.shogi.notation.conversion import write_games
 from keisei.training.display import Display
 from keisei.training.evaluator import Evaluation, Evaluator
 from keisei.training.metrics import MetricsLog
+from keisei.training.parallel.experience_collector import CollectorReport
 from keisei.training.parallel.rollout_statistics import RolloutStatistics
 from keisei.training.parallel.worker_supervisor import WorkersLostError
 from keisei.training.run_folder import RunFolder
@@ -46,6 +47,7 @@ class TrainingLoopManager:
         self._figures: dict[str, float] = {}
         self._history: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=_HISTORY))
         self._evaluations: list[str] = []
+        self._report = CollectorReport()
 
     def run(self) -> bool:
         """Train to the end, or until asked to stop; whether the end was reached."""
@@ -82,13 +84,18 @@ class TrainingLoopManager:
             if self._failures >= _MOST_FAILURES:
                 raise
         ended = time.monotonic()
-        self._seconds["games"] += rollout.games_seconds
-        self._seconds["inference"] += rollout.inference_seconds
+        self._spend(collected - start, rollout)
         self._seconds["update"] += ended - collected
         self._totals.add(rollout)
-        figures |= _figures_of(rollout, ended - start) | trainer.collector.report().figures
-        self._note(figures)
+        self._report = trainer.collector.report()
+        self._note(figures | _figures_of(rollout, ended - start))
         self._display.show(self._snapshot())
+
+    def _spend(self, collecting: float, rollout: RolloutStatistics) -> None:
+        """Share out the time of collecting to what was done meanwhile, here or by workers."""
+        parts = {"games": rollout.games_seconds, "inference": rollout.inference_seconds}
+        for name, seconds in parts.items():
+            self._seconds[name] += collecting * seconds / max(sum(parts.values()), 1e-9)
 
     def _collect(self) -> RolloutStatistics:
         """Collect; in this process from now on, if no worker can be kept alive."""
@@ -162,7 +169,13 @@ class TrainingLoopManager:
         for name, value in figures.items():
             self._history[name].append(value)
         self._metrics.log(
-            trainer.updates, {**figures, "steps": trainer.steps, "games": trainer.games}
+            trainer.updates,
+            {
+                **figures,
+                **self._report.figures,
+                "steps": trainer.steps,
+                "games": trainer.games,
+            },
         )
 
     def _snapshot(self) -> TrainingSnapshot:
@@ -189,7 +202,7 @@ class TrainingLoopManager:
             history={name: list(values) for name, values in self._history.items()},
             evaluations=list(self._evaluations),
             board=trainer.collector.board(),
-            workers=trainer.collector.report().workers,
+            workers=self._report.workers,
             shares={**shares, "other": max(1 - sum(shares.values()), 0.0)},
         )
 

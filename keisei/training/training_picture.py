@@ -30,6 +30,9 @@ _BOARD_WIDTH = 36
 _PROGRESS_ROWS = 3
 _FEWEST_RESULTS = 4
 _FEWEST_EVALUATIONS = 2
+_MOST_WORKERS = 5
+_HEIGHT_FOR_WORKERS = 34
+"""Rows of a terminal from which workers are shown."""
 _FIGURE_WIDTH = 9
 _GAP = 2
 
@@ -55,6 +58,8 @@ class TrainingPicture:
             yield _side_by_side(left, left_width, right)
         else:
             yield left
+        if rows.workers:
+            yield _workers(snapshot.workers, rows.workers)
         yield _evaluations(snapshot.evaluations, rows.evaluations)
         if not self._last:
             yield Text()  # where the cursor waits, so that an echoed ^C does not wrap
@@ -67,11 +72,14 @@ class _Rows:
     results: int
     learning: int
     evaluations: int
+    workers: int
     figures_a_row: int
 
 
 def _share_out_rows(snapshot: TrainingSnapshot, height: int, board: str) -> _Rows:
     room = height - 1 - 4 * 2 - _PROGRESS_ROWS  # the cursor's row, and the borders of four panels
+    workers = min(len(snapshot.workers), _MOST_WORKERS) if height >= _HEIGHT_FOR_WORKERS else 0
+    room -= workers + 2 if workers else 0
     figures = len(snapshot.figures)
     figures_a_row = 1 if figures <= room - _FEWEST_RESULTS - _FEWEST_EVALUATIONS else 2
     learning = max(1, math.ceil(figures / figures_a_row))
@@ -80,7 +88,7 @@ def _share_out_rows(snapshot: TrainingSnapshot, height: int, board: str) -> _Row
     if board:
         learning = max(learning, len(board.splitlines()) - 2 - results)
     evaluations = min(max(3, len(snapshot.evaluations)), max(1, room - learning - results))
-    return _Rows(results, learning, evaluations, figures_a_row)
+    return _Rows(results, learning, evaluations, workers, figures_a_row)
 
 
 def _side_by_side(left: RenderableType, left_width: int, right: RenderableType) -> Table:
@@ -162,6 +170,12 @@ def _figure_cells(snapshot: TrainingSnapshot, name: str, spark_width: int) -> tu
     style = "bold" if math.isfinite(value) else "bold red"
     spark = sparkline(snapshot.history.get(name, []), spark_width if spark_width >= 4 else 0)
     return Text(label_of(name)), Text(format_figure(name, value), style), Text(spark, "cyan")
+
+
+def _workers(lines: list[str], rows: int) -> Panel:
+    hidden = len(lines) - rows
+    shown = lines if hidden <= 0 else [*lines[: rows - 1], f"… and {hidden + 1} more"]
+    return _panel(Group(*(_line(line) for line in shown)), "Workers", rows)
 
 
 def _evaluations(lines: list[str], rows: int) -> Panel:

@@ -230,7 +230,9 @@ def test_the_live_picture_fits_the_terminal(width, height):
             assert re.search(rf"{name} +{figure}", text)
         assert ("▁▂▃▅▆▇█" in text) == ((width, height) != (100, 24))  # no room for bars there
         assert ("black to move" in text) == (width >= 100)
-        assert text.count("╭") == text.count("╯") == (5 if width >= 100 else 4)
+        shows_workers = height >= 34
+        assert ("worker 1 (given up): 0 plies" in text) == shows_workers
+        assert text.count("╭") == text.count("╯") == (5 if width >= 100 else 4) + shows_workers
         assert not screen.cursor_shown
         screen.feed("^C")  # as a terminal echoes it, which must not shift the picture
 

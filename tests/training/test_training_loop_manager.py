@@ -1,110 +1,22 @@
 """The loop: what happens when, what is written where, and how it ends."""
 
-import os
-import signal
 from collections import Counter
 
 import pytest
 
-from keisei.config_schema import CheckpointConfig, EvaluationConfig, LoggingConfig
 from keisei.core.ppo_agent import NonFiniteLossError
 from keisei.shogi.notation.conversion import read_games
-from keisei.shogi.notation.records import Ending, GameRecord, RecordedMove
+from keisei.shogi.notation.records import Ending
 from keisei.shogi.vector_shogi import VectorShogi
 from keisei.training.checkpoint_format import load_checkpoint
-from keisei.training.display import Display
-from keisei.training.evaluator import Evaluation
-from keisei.training.metrics import MetricsLog, read_metrics
-from keisei.training.run_folder import RunFolder
-from keisei.training.trainer import Trainer
-from keisei.training.training_loop_manager import TrainingLoopManager
-from tests.core.small import BOTH_CAN_MATE, bits, one_thread, small_config
-
-STEPS_AN_UPDATE = 4 * 4
+from tests.core.small import BOTH_CAN_MATE, bits, one_thread
+from tests.training.small_run import InterruptingDisplay, Run, StubEvaluator
 
 
 @pytest.fixture(autouse=True)
 def _one_thread():
     with one_thread():
         yield
-
-
-class RecordingDisplay(Display):
-    """Keeps what it is told."""
-
-    def __init__(self):
-        self.snapshots, self.messages = [], []
-
-    def show(self, snapshot):
-        self.snapshots.append(snapshot)
-
-    def message(self, text):
-        self.messages.append(text)
-
-    def close(self):
-        pass
-
-
-class StubEvaluator:
-    """Answers with given win rates instead of playing, and keeps what it was asked."""
-
-    def __init__(self, *win_rates):
-        self.asked = []
-        self._win_rates = iter(win_rates)
-
-    def __call__(self, agent, opponent, *, games, seed):
-        self.asked.append((agent.version, opponent, games, seed))
-        win_rate = next(self._win_rates, 0.0)
-        moves = [RecordedMove(move) for move in ("7g7f", "3c3d")]
-        records = [
-            GameRecord(moves=moves, headers={"black": f"game {number}"}, ending=Ending.RESIGN)
-            for number in range(3)
-        ]
-        line = f"vs {opponent}: {win_rate:.0%}"
-        return Evaluation(opponent, line, {"win_rate": win_rate, "game_length": 2.0}, records)
-
-
-class Run:
-    """A run of 16 plies an update with everything real but the matches."""
-
-    def __init__(self, folder, *, updates, evaluator=None, checkpoints=3, evaluations=4, **others):
-        opponents = others.pop("opponents", ("random",))
-        self.config = small_config(
-            seed=5,
-            runs_folder=str(folder),
-            games={"count": 4},
-            training={"rollout_length": 4, "total_steps": updates * STEPS_AN_UPDATE},
-            checkpoints=CheckpointConfig(interval=checkpoints, keep=others.pop("keep", 100)),
-            evaluation=EvaluationConfig(
-                interval=evaluations, games=6, final_games=8, opponents=opponents
-            ),
-            logging=LoggingConfig(sample_games=others.pop("sample_games", 2)),
-        )
-        assert not others
-        self.trainer = Trainer(self.config)
-        self.folder = RunFolder.create(self.config)
-        self.evaluator = evaluator or StubEvaluator()
-        self.display = RecordingDisplay()
-        self.store = self.folder.checkpoints(100)
-
-    def go(self):
-        path = self.folder.path
-        settings = self.config.logging
-        with MetricsLog(path, settings, run_name=path.name, settings={}) as metrics:
-            return TrainingLoopManager(
-                self.trainer,
-                self.folder,
-                metrics=metrics,
-                display=self.display,
-                evaluator=self.evaluator,
-            ).run()
-
-    def saved(self):
-        """The updates of which there are checkpoints."""
-        return [int(path.name.removeprefix("update-")) for path in self.store.paths()]
-
-    def metrics(self):
-        return read_metrics(self.folder.path / "metrics.jsonl")
 
 
 def test_evaluations_and_checkpoints_come_at_their_intervals_and_at_the_end(tmp_path):
@@ -273,20 +185,6 @@ def test_a_network_full_of_nonsense_ends_the_run_by_itself(tmp_path):
     with pytest.raises(NonFiniteLossError, match="policy_loss is nan and value_loss is nan"):
         run.go()
     assert run.trainer.updates == 3
-
-
-class InterruptingDisplay(RecordingDisplay):
-    """Presses Ctrl-C when an update is shown."""
-
-    def __init__(self, update):
-        super().__init__()
-        self._update = update
-
-    def show(self, snapshot):
-        super().show(snapshot)
-        if snapshot.updates == self._update:
-            self._update = None
-            os.kill(os.getpid(), signal.SIGINT)
 
 
 def test_ctrl_c_finishes_the_step_saves_and_ends(tmp_path):

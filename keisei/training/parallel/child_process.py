@@ -9,11 +9,13 @@ import signal
 import sys
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerContext
+
+from keisei.training.memory_reuse import keep_freed_memory
 from multiprocessing.process import BaseProcess
 from typing import Any
 
 _PR_SET_PDEATHSIG = 1
-_NICENESS = 5
+_NICENESS = 19
 
 
 def child_context() -> ForkServerContext:
@@ -47,11 +49,13 @@ def settle_as_child(*, gives_way: bool) -> None:
     """To be called first in a child: signals, threads and priority.
 
     Ctrl-C reaches every process of a terminal; only the main one decides what it means. A child
-    that `gives_way` leaves the processor to the others when there are more processes than cores.
+    that `gives_way` runs when the others do not need the cores: workers then play between two
+    updates rather than during one, with newer weights and no loss of time.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _die_with_parent()
+    keep_freed_memory()
     import torch
 
     torch.set_num_threads(1)

@@ -67,13 +67,20 @@ def memory_mb(pid: int | None) -> float:
 
 
 def report_of(statistics: dict[str, Any]) -> CollectorReport:
-    """The statistics of a collection as figures for the metrics and lines for people."""
+    """The statistics of a collection as figures for the metrics and lines for people.
+
+    The first line is about all workers, the others about one each.
+    """
     figures = {
         f"parallel/{name}": float(value)
         for name, value in statistics.items()
         if isinstance(value, int | float) and not isinstance(value, bool)
     }
-    lines = []
+    lines = [
+        f"{statistics['workers_playing']} playing, {statistics['queue_depth']} rollouts waiting, "
+        f"weights {statistics['lag_mean']:.1f} versions old (at most {statistics['lag_max']}), "
+        f"{statistics['restarts']} restarts"
+    ]
     for worker in statistics["workers"]:
         figures |= {
             f"worker_{worker['worker']}/{name}": float(worker[name])
@@ -82,8 +89,8 @@ def report_of(statistics: dict[str, Any]) -> CollectorReport:
         state = "given up" if worker["given_up"] else f"pid {worker['pid'] or 'starting'}"
         lines.append(
             f"worker {worker['worker']} ({state}): {worker['steps']:,} plies, "
-            f"{worker['games']:,} games, {worker['playing_share']:.0%} playing, "
-            f"{worker['restarts']} restarts, {worker['memory_mb']:.0f} MB"
+            f"{worker['games']:,} games, {worker['playing_share']:.0%} of its time playing, "
+            f"{worker['memory_mb']:.0f} MB"
         )
     return CollectorReport(figures, lines)
 

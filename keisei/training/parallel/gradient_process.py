@@ -14,7 +14,6 @@ from multiprocessing.process import BaseProcess
 from typing import NamedTuple
 
 from keisei.core.ppo_agent import PPOAgent
-from keisei.training.freed_memory import keep_freed_memory
 from keisei.training.parallel.child_process import settle_as_child
 from keisei.training.parallel.gradient_parts import GradientParts, LearnerShape, Part
 from keisei.training.parallel.shared_memory import SharedMemory
@@ -36,7 +35,6 @@ class HelperSetup(NamedTuple):
 def help_learning(setup: HelperSetup) -> None:
     """The whole life of a helper process."""
     settle_as_child(gives_way=False)
-    keep_freed_memory()
     try:
         _follow_orders(setup)
     except (EOFError, ConnectionError):

@@ -30,6 +30,8 @@ _WORKER_BYTES = 250e6
 _LARGE, _SMALL = 64, 8
 """Rows of the batches that are measured."""
 _TIMES = 3
+_BETWEEN_MINIBATCHES = 2e-3
+"""Seconds that all learners wait for each other and for the optimizer, seen with 12 of them."""
 
 
 class ProcessCounts(NamedTuple):
@@ -45,9 +47,9 @@ class Cost(NamedTuple):
     fixed: float
     per_row: float
 
-    def of_row(self, rows: float) -> float:
-        """Seconds for one row of a batch of so many."""
-        return self.fixed / max(rows, 1.0) + self.per_row
+    def of_batch(self, rows: float) -> float:
+        """Seconds for a batch of so many rows."""
+        return self.fixed + self.per_row * rows
 
 
 def process_counts(config: Config, agent: PPOAgent) -> ProcessCounts:
@@ -75,11 +77,13 @@ def expected_rate(
 ) -> float:
     """Plies a second that these processes should reach on so many cores."""
     games = config.training.parallel.games_per_worker or config.games.count / counts.workers
-    play = playing.of_row(games)
-    learn = learning.of_row(config.ppo.minibatch / counts.learners) * config.ppo.epochs
-    if counts.workers + counts.learners <= cores:
-        return min(counts.workers / play, counts.learners / learn)
-    return min(cores / (play + learn), counts.workers / play, counts.learners / learn)
+    play = playing.of_batch(games) / games
+    part = config.ppo.minibatch / counts.learners
+    learn = config.ppo.epochs * (learning.of_batch(part) + _BETWEEN_MINIBATCHES) / part
+    rate = min(counts.workers / play, counts.learners / learn)
+    if counts.workers + counts.learners > cores:
+        rate = min(rate, cores / (play + learn))
+    return rate
 
 
 def _candidates(

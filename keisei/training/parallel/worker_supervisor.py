@@ -141,7 +141,8 @@ class WorkerSupervisor:
         lost.given_up = True
         traceback = lost.first_traceback.strip()
         words = f"the first:\n{traceback}" if traceback else "without a traceback"
-        text = f"{what_happened}: given up after {lost.failures} failures in a row, {words}"
+        count = "1 failure" if lost.failures == 1 else f"{lost.failures} failures in a row"
+        text = f"{what_happened}: given up after {count}, {words}"
         if self._settings.mode == "sync" or all(worker.given_up for worker in self._workers):
             raise WorkersLostError(text)
         self._tell(text)

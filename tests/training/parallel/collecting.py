@@ -12,8 +12,12 @@ from keisei.training.parallel.parallel_manager import ParallelManager
 from keisei.training.parallel.self_play import groups_of
 from tests.core.small import bits, opinionated, small_config
 
+STEPS = 6
+"""Plies of a rollout."""
+GAMES = 6
+"""Of each worker."""
 BUSY_GAMES = {
-    "count": 12,
+    "count": 2 * GAMES,
     "max_moves": 40,
     "random_start_share": 0.8,
     "random_start_plies": 39,
@@ -31,7 +35,7 @@ def parallel_config(*, games=None, ppo=None, training=None, **parallel):
         games={**BUSY_GAMES, **(games or {})},
         ppo={"learning_rate": 0.01, "cut_games": "bootstrap", **(ppo or {})},
         training={
-            "rollout_length": 6,
+            "rollout_length": STEPS,
             "parallel": {**settings, **parallel},
             **(training or {}),
         },
@@ -112,3 +116,34 @@ def experience(buffer, columns=slice(None)):
 
 def without_seconds(statistics):
     return {k: v for k, v in asdict(statistics).items() if not k.endswith("_seconds")}
+
+
+def new_version(learner, versions=1):
+    """As after an update, but the weights stay the same."""
+    learner.agent.version += versions
+    learner.collector.synchronize_models()
+
+
+class SerialRollouts:
+    """What each group plays, rollout by rollout, without versions."""
+
+    def __init__(self, config):
+        self._learner = Learner(config).serial()
+        self.played = [[] for _ in self._learner.groups]
+
+    def number_of(self, rollout):
+        """(group, number) of a rollout, playing on until there is one like it."""
+        for _ in range(500):
+            for group, rollouts in enumerate(self.played):
+                if rollout in rollouts:
+                    return group, rollouts.index(rollout)
+            self._learner.collect()
+            for group, rollouts in enumerate(self.played):
+                rollouts.append(rollout_of(self._learner.buffer, group))
+        raise AssertionError("no group plays such a rollout")
+
+
+def rollout_of(buffer, block):
+    """A worker's part of the buffer."""
+    part = experience(buffer, slice(block * GAMES, (block + 1) * GAMES))
+    return {name: array for name, array in part.items() if name not in ("versions", "trains")}

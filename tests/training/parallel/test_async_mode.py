@@ -1,7 +1,7 @@
 """Async mode: workers run ahead; nothing is lost, doubled, or learned from when it is too old.
 
 Weights that stay the same under growing versions make every worker play what its group plays
-serially: that tells the rollouts apart.
+serially: that tells the rollouts apart (`SerialRollouts`).
 """
 
 import time
@@ -15,11 +15,15 @@ from keisei.training.parallel.self_play import SelfPlay
 from keisei.training.parallel.worker_process import work
 from keisei.training.trainer import Trainer
 from tests.core.small import bits, one_thread, opinionated
-from tests.training.parallel.collecting import Learner, experience, parallel_config
-
-STEPS = 6
-GAMES = 6
-"""Of each worker."""
+from tests.training.parallel.collecting import (
+    GAMES,
+    STEPS,
+    Learner,
+    SerialRollouts,
+    new_version,
+    parallel_config,
+    rollout_of,
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -46,37 +50,6 @@ def work_slowly(setup, seconds=0.03):
 
 def work_slowly_as_worker_0(setup):
     work_slowly(setup, seconds=0.1 if setup.number == 0 else 0)
-
-
-def new_version(learner, versions=1):
-    """As after an update, but the weights stay the same."""
-    learner.agent.version += versions
-    learner.collector.synchronize_models()
-
-
-class SerialRollouts:
-    """What each group plays, rollout by rollout, without versions."""
-
-    def __init__(self, config):
-        self._learner = Learner(config).serial()
-        self.played = [[] for _ in self._learner.groups]
-
-    def number_of(self, rollout):
-        """(group, number) of a rollout, playing on until there is one like it."""
-        for _ in range(500):
-            for group, rollouts in enumerate(self.played):
-                if rollout in rollouts:
-                    return group, rollouts.index(rollout)
-            self._learner.collect()
-            for group, rollouts in enumerate(self.played):
-                rollouts.append(rollout_of(self._learner.buffer, group))
-        raise AssertionError("no group plays such a rollout")
-
-
-def rollout_of(buffer, block):
-    """A worker's part of the buffer."""
-    part = experience(buffer, slice(block * GAMES, (block + 1) * GAMES))
-    return {name: array for name, array in part.items() if name not in ("versions", "trains")}
 
 
 @pytest.mark.parametrize(

@@ -394,12 +394,12 @@ def no_more_processes(number):
 class TestEnding:
     def test_closing_ends_all_helpers_at_once(self):
         learner = Learner(3)
-        processes = processes_of(learner.helpers)
-        started = time.monotonic()
-        learner.helpers.close()
+        with learner.helpers as helpers:
+            processes = processes_of(helpers)
+            started = time.monotonic()
         assert time.monotonic() - started < 2
         assert not any(process.is_running() for process in processes)
-        learner.helpers.close()
+        helpers.close()
 
     @pytest.mark.parametrize("ready", [False, True])
     def test_closing_ends_helpers_that_are_stopped_or_starting(self, ready):
