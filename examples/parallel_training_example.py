@@ -1,6 +1,6 @@
 """Train shogi in parallel from Python, watch the workers, and measure the result.
 
-    python examples/parallel_training_example.py
+Run it with `python examples/parallel_training_example.py`.
 """
 
 from __future__ import annotations

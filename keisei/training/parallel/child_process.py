@@ -9,10 +9,10 @@ import signal
 import sys
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerContext
-
-from keisei.training.memory_reuse import keep_freed_memory
 from multiprocessing.process import BaseProcess
 from typing import Any
+
+from keisei.training.memory_reuse import keep_freed_memory
 
 _PR_SET_PDEATHSIG = 1
 _NICENESS = 19

@@ -79,18 +79,23 @@ def test_paused_workers_play_nothing_until_they_are_resumed(use_shared_memory, t
     learner = Learner(config).parallel(worker_main=work_and_count_plies, log_path=log)
 
     def plies():
-        return [log.with_suffix(f".{number}").stat().st_size for number in (0, 1)]
+        return [path.stat().st_size for path in sorted(tmp_path.glob("run.[01]"))]
+
+    def nothing_is_played():
+        before = plies()
+        time.sleep(0.3)
+        return plies() == before
 
     with learner:
-        while not all(worker.orders for worker in learner.collector.workers):
-            learner.collect()
+        learner.collect()
+        before = sum(plies())
+        wait_until(lambda: sum(plies()) > before, seconds=30)
         learner.collector.pause()
-        time.sleep(0.2)  # the ply they are at
+        wait_until(nothing_is_played, seconds=30)
         paused = plies()
-        time.sleep(0.3)
-        assert plies() == paused
+        assert any(count % 30 for count in paused)  # in the middle of a rollout
         learner.collector.resume()
-        wait_until(lambda: sum(plies()) > sum(paused) + 5, seconds=10)
+        wait_until(lambda: sum(plies()) > sum(paused) + 3, seconds=30)
         learner.collect()
 
 
