@@ -82,7 +82,8 @@ def _dumped(key: Key, value: object) -> str:
     tree = reduce(lambda inside, name: {name: inside}, reversed(key), value)
     text = yaml.dump(tree, Dumper=_Dumper, allow_unicode=True, width=math.inf, sort_keys=False)
     line = text.split("\n", len(key) - 1)[-1]  # without the lines of the sections around it
-    return f"{line.rstrip(" \n")}  # {settings()[key]['description']}\n"
+    setting = line.rstrip(" \n")  # other white space may be the value
+    return f"{setting}  # {settings()[key]['description']}\n"
 
 
 def _read_file(source: str | Path) -> dict[Key, object]:

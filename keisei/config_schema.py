@@ -203,6 +203,11 @@ class ParallelConfig(Section):
                 f"max_policy_lag is {self.max_policy_lag}, but must be at least "
                 f"model_sync_interval ({self.model_sync_interval}) in async mode"
             )
+        if self.mode == "sync" and self.model_sync_interval != 1:
+            raise ValueError(
+                f"model_sync_interval is {self.model_sync_interval}, but must be 1 in sync mode, "
+                "where every rollout is played with the newest weights"
+            )
         return self
 
     @model_validator(mode="after")

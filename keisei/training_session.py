@@ -50,11 +50,14 @@ class TrainingSession:
         """A new run; nothing is left behind when the settings are wrong."""
         config = config_of(words)
         folder = RunFolder.create(config)
+        trainer = None
         try:
             trainer = Trainer(config, folder.path, **asdict(switches))
             folder.save_config(trainer.config)
             return cls(trainer, folder, resumed=False)
-        except ValueError:
+        except BaseException:
+            if trainer is not None:
+                trainer.close()
             shutil.rmtree(folder.path)
             with suppress(OSError):
                 folder.path.parent.rmdir()  # unless there are other runs
@@ -71,10 +74,14 @@ class TrainingSession:
             raise ValueError("a resumed run keeps its model and games settings; start a new one")
         checkpoint, damaged = folder.checkpoints(config.checkpoints.keep).newest()
         trainer = Trainer(config, folder.path, **asdict(switches))
-        if checkpoint is not None:
-            trainer.load_checkpoint(checkpoint)
-        folder.save_config(trainer.config)
-        session = cls(trainer, folder, resumed=True)
+        try:
+            if checkpoint is not None:
+                trainer.load_checkpoint(checkpoint)
+            folder.save_config(trainer.config)
+            session = cls(trainer, folder, resumed=True)
+        except BaseException:
+            trainer.close()
+            raise
         session._notes = damaged
         return session
 

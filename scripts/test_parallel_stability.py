@@ -315,6 +315,7 @@ def stability(given: argparse.Namespace) -> dict[str, Any]:
         trainer.close()
     for name in ("restarts", "refused_messages", "stale_steps"):
         report[name] = figures[name]
+    report["helper_restarts"] = getattr(trainer.agent.gradient_source, "restarts", 0)
     report |= {"workers": len(collector.workers), "steps": trainer.steps}
     report["processes_left"] = len(children())
     report["failures"] = failures_of(report)

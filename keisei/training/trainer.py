@@ -206,7 +206,7 @@ class Trainer:
             self.pool.load_state(_below("pool.", tensors), state["pool"])
         self.updates, self.steps, self.games = state["updates"], state["steps"], state["games"]
         self.best_score = state["best_score"]
-        self.evaluated_at = state["evaluated_at"]
+        self.evaluated_at = state.get("evaluated_at")  # older checkpoints lack it
 
 
 def _with_counts(config: Config, counts: ProcessCounts) -> Config:

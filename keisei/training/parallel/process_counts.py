@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -67,7 +67,7 @@ def process_counts(config: Config, agent: PPOAgent) -> ProcessCounts:
     playing, learning = measure_costs(config, agent)
     candidates = [
         (expected_rate(config, counts, cores, playing, learning), counts)
-        for counts in _candidates(cores, min(cores, _most_workers()), workers, learners)
+        for counts in _candidates(cores, _worker_counts(config, cores), learners)
     ]
     return max(candidates)[1]
 
@@ -86,10 +86,18 @@ def expected_rate(
     return rate
 
 
+def _worker_counts(config: Config, cores: int) -> Iterable[int]:
+    """One for every profile at least, and for every core at most."""
+    parallel = config.training.parallel
+    if parallel.num_workers != "auto":
+        return [parallel.num_workers]
+    fewest = max(len(parallel.worker_profiles), 1)
+    return range(fewest, max(fewest, min(cores, _most_workers())) + 1)
+
+
 def _candidates(
-    cores: int, most_workers: int, workers: int | None, learners: int | None
+    cores: int, worker_counts: Iterable[int], learners: int | None
 ) -> Iterator[ProcessCounts]:
-    worker_counts = range(1, most_workers + 1) if workers is None else [workers]
     for players in worker_counts:
         rest = {max(cores - players, 1), cores} if learners is None else {learners}
         for learner_count in rest:
