@@ -472,8 +472,16 @@ def test_in_async_mode_the_policy_lag_must_span_the_updates_between_publications
         "in async mode"
     )
     assert refusal(text, "seed=-1") == "seed is -1, but must be at least 0 (and 1 more)"
-    for remedy in ("mode=sync", "max_policy_lag=3", "model_sync_interval=1"):
+    for remedy in ("max_policy_lag=3", "model_sync_interval=1"):
         load_config(config_file(text), [f"training.parallel.{remedy}"])
+
+
+def test_in_sync_mode_weights_are_published_after_every_update(refusal):
+    text = "training:\n  parallel:\n    mode: sync\n    model_sync_interval: 3\n"
+    assert refusal(text) == (
+        "training.parallel.model_sync_interval is 3, but must be 1 in sync mode, where every "
+        "rollout is played with the newest weights"
+    )
 
 
 def test_there_must_not_be_more_profiles_than_workers(refusal, config_file):
@@ -567,10 +575,13 @@ def values_of(schema):
 
 def without_contradictions(parallel):
     """The settings of `training.parallel`, changed where one bounds another."""
-    lag, interval = parallel.get("max_policy_lag", 2), parallel.get("model_sync_interval", 1)
+    lag, interval = parallel.get("max_policy_lag", 1), parallel.get("model_sync_interval", 1)
+    if parallel.get("mode") == "sync":
+        interval = 1
     profiles, workers = parallel.get("worker_profiles", []), parallel.get("num_workers", "auto")
     return parallel | {
         "max_policy_lag": max(lag, interval),
+        "model_sync_interval": interval,
         "worker_profiles": profiles if workers == "auto" else profiles[:workers],
     }
 

@@ -14,7 +14,7 @@ from keisei.config_schema import Config
 from keisei.core.experience_buffer import ExperienceBuffer
 from keisei.core.ppo_agent import PPOAgent
 from keisei.training.checkpoint_format import Checkpoint
-from keisei.training.memory_reuse import keep_freed_memory
+from keisei.training.memory_reuse import bound_primitive_caches, keep_freed_memory
 from keisei.training.opponent_pool import OpponentPool
 from keisei.training.parallel.child_process import child_context
 from keisei.training.parallel.experience_collector import ExperienceCollector, SerialCollector
@@ -23,6 +23,7 @@ from keisei.training.parallel.parallel_manager import ParallelManager
 from keisei.training.parallel.process_counts import ProcessCounts, process_counts
 from keisei.training.parallel.rollout_statistics import RolloutStatistics
 from keisei.training.parallel.self_play import groups_of
+from keisei.training.parallel.shared_memory import SharedMemoryError
 from keisei.training.run_log import LOG_FILE
 from keisei.training.timeline import TRACE_FILE, Timeline
 
@@ -54,6 +55,7 @@ class Trainer:
         debug_serial: bool = False,
     ) -> None:
         keep_freed_memory()
+        bound_primitive_caches()
         self.config = config
         self.on_news: Callable[[str], None] = _LOG.warning
         """Who is told what happens to workers."""
@@ -116,15 +118,20 @@ class Trainer:
         games = sum(group.games for group in self._groups)
         if self._learners == 1:
             return ExperienceBuffer(steps, games)
-        self._helpers = GradientHelpers(
-            self.agent,
-            steps=steps,
-            games=games,
-            learners=self._learners,
-            context=child_context(),
-            timeout=training.parallel.worker_timeout,
-            start=helpers,
-        )
+        try:
+            self._helpers = GradientHelpers(
+                self.agent,
+                steps=steps,
+                games=games,
+                learners=self._learners,
+                context=child_context(),
+                timeout=training.parallel.worker_timeout,
+                start=helpers,
+                announce=self._tell,
+            )
+        except SharedMemoryError as error:
+            self._tell(f"{error} This process learns alone.")
+            return ExperienceBuffer(steps, games)
         self.agent.gradient_source = self._helpers
         return self._helpers.buffer
 

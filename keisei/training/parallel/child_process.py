@@ -12,7 +12,7 @@ from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from keisei.training.memory_reuse import keep_freed_memory
+from keisei.training.memory_reuse import bound_primitive_caches, keep_freed_memory
 
 _PR_SET_PDEATHSIG = 1
 _NICENESS = 19
@@ -56,6 +56,7 @@ def settle_as_child(*, gives_way: bool) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _die_with_parent()
     keep_freed_memory()
+    bound_primitive_caches()
     import torch
 
     torch.set_num_threads(1)

@@ -23,6 +23,7 @@ from torch import Tensor
 from keisei.core.experience_buffer import ExperienceBuffer
 from keisei.core.minibatch import Lesson
 from keisei.core.ppo_agent import PPOAgent
+from keisei.training.parallel.child_process import start_child
 from keisei.training.parallel.gradient_parts import GradientParts, LearnerShape, Part, memory_for
 from keisei.training.parallel.gradient_process import (
     SECONDS_TO_START,
@@ -55,6 +56,7 @@ class GradientHelpers:
         context: ForkServerContext | SpawnContext,
         timeout: float = 60.0,
         start: bool = True,
+        announce: Callable[[str], None] = lambda news: None,
         helper_main: Callable[[HelperSetup], None] = help_learning,
     ) -> None:
         if agent.device.type != "cpu":
@@ -65,7 +67,7 @@ class GradientHelpers:
         )
         self._memory = memory_for(agent, self._shape)
         self._parts = GradientParts(agent, self._memory, self._shape, keep_weights=True)
-        self._context, self._helper_main = context, helper_main
+        self._context, self._helper_main, self._announce = context, helper_main, announce
         self._ticket = 0
         self.restarts = 0
         self.failures: list[str] = []
@@ -156,18 +158,22 @@ class GradientHelpers:
         """Have done with a helper and start another, without waiting for it."""
         self._helpers.pop(number).end()
         self._failures_in_a_row[number] += 1
-        self.failures.append(f"helper {number} {lost}")
+        self._note(f"helper {number} {lost}")
         if self._failures_in_a_row[number] < _FAILURES_TO_GIVE_UP:
             self.restarts += 1
             try:
                 self._start(number)
-            except OSError as error:
-                self.failures.append(f"helper {number} cannot be started again: {error}")
+            except (OSError, EOFError) as error:
+                self._note(f"helper {number} cannot be started again: {error}")
         else:
-            self.failures.append(
+            self._note(
                 f"helper {number} has failed {_FAILURES_TO_GIVE_UP} times in a row and is given "
                 "up: the main process computes its part from now on"
             )
+
+    def _note(self, failure: str) -> None:
+        self.failures.append(failure)
+        self._announce(failure)
 
     def _start(self, number: int) -> None:
         pipe, theirs = self._context.Pipe()
@@ -175,7 +181,7 @@ class GradientHelpers:
         process = self._context.Process(
             target=self._helper_main, args=(setup,), name=f"keisei helper {number}", daemon=True
         )
-        process.start()
+        start_child(process)
         theirs.close()
         self._helpers[number] = HelperProcess(process, pipe)
 

@@ -80,10 +80,11 @@ def expected_rate(
     play = playing.of_batch(games) / games
     part = config.ppo.minibatch / counts.learners
     learn = config.ppo.epochs * (learning.of_batch(part) + _BETWEEN_MINIBATCHES) / part
-    rate = min(counts.workers / play, counts.learners / learn)
-    if counts.workers + counts.learners > cores:
-        rate = min(rate, cores / (play + learn))
-    return rate
+    playing_alone = min(counts.workers, cores) / play
+    learning_alone = min(counts.learners, cores) / learn
+    if counts.workers + counts.learners <= cores:
+        return min(playing_alone, learning_alone)
+    return 1 / (1 / playing_alone + 1 / learning_alone)  # the same cores do first this, then that
 
 
 def _worker_counts(config: Config, cores: int) -> Iterable[int]:
