@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from keisei.core.legal_kernels import choose_legal, legal_gradient, measure_legal
 from keisei.shogi.policy_output_mapper import PolicyOutputMapper
 
 
@@ -46,6 +48,81 @@ def entropy(policy: LegalPolicy) -> Tensor:
     """[B] entropy in nats; a single legal move has none."""
     finite = policy.log_probs.clamp(min=-1e4)  # exp() is 0 there, and 0 * -inf would be nan
     return -(finite.exp() * finite).sum(dim=1)
+
+
+class PlayedMoves(NamedTuple):
+    """What the policy of a batch says of the moves that were played."""
+
+    log_probs: Tensor
+    """[B] of the move."""
+    entropies: Tensor
+    """[B] of the whole policy."""
+
+
+def played_moves(logits: Tensor, legal: Tensor, counts: Tensor, actions: Tensor) -> PlayedMoves:
+    """How probable actions [B] are and how uncertain the policy is; differentiable in `logits`."""
+    if logits.device.type == "cpu":
+        return PlayedMoves(*_PlayedOnCpu.apply(logits, legal, counts, actions))  # type: ignore[no-untyped-call]
+    policy = legal_policy(logits, legal, counts)
+    return PlayedMoves(log_prob_of(policy, logits, actions), entropy(policy))
+
+
+class _PlayedOnCpu(torch.autograd.Function):
+    """`played_moves` by kernels that look at each row's own moves only."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, logits: Tensor, legal: Tensor, counts: Tensor, actions: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        rows = [logits.new_empty(len(counts)) for _ in range(3)]
+        log_probs, entropies, normalisers = rows
+        moves = _arrays(logits, legal, counts, actions)
+        measure_legal(*moves, *(row.numpy() for row in rows))
+        ctx.save_for_backward(logits, legal, counts, actions, normalisers, entropies)
+        return log_probs, entropies
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        *moves, normalisers, entropies = ctx.saved_tensors
+        gradient = torch.zeros_like(moves[0])
+        rows = (normalisers, entropies, *gradients, gradient)
+        legal_gradient(*_arrays(*moves), *(row.contiguous().numpy() for row in rows))
+        return gradient, None, None, None
+
+
+def _arrays(logits: Tensor, legal: Tensor, counts: Tensor, actions: Tensor) -> list[NDArray[Any]]:
+    table = plane_table(logits.device)
+    moves = legal.view(torch.uint16) if legal.dtype == torch.int16 else legal
+    return [tensor.detach().numpy() for tensor in (logits, moves, counts, actions, table)]
+
+
+def choose_moves(
+    logits: Tensor,
+    legal: Tensor,
+    counts: Tensor,
+    fractions: Tensor | None,
+    *,
+    temperature: float,
+) -> tuple[Tensor, Tensor]:
+    """[B] an action and its log-probability; see `PPOAgent.select_actions`."""
+    if logits.device.type == "cpu":
+        actions, log_probs = (
+            torch.empty(len(counts), dtype=torch.int64),
+            logits.new_empty(len(counts)),
+        )
+        drawn = torch.empty(0, dtype=torch.float64) if fractions is None else fractions
+        arrays = _arrays(logits, legal, counts, actions)
+        choose_legal(
+            *arrays[:3], drawn.numpy(), temperature, arrays[4], actions.numpy(), log_probs.numpy()
+        )
+        return actions, log_probs
+    policy = legal_policy(logits, legal, counts)
+    if fractions is None:
+        index = policy.log_probs.argmax(dim=1)
+    else:
+        index = sample(policy._replace(log_probs=policy.log_probs / temperature), fractions)
+    chosen = index.unsqueeze(1)
+    return legal.gather(1, chosen).squeeze(1).long(), policy.log_probs.gather(1, chosen).squeeze(1)
 
 
 def sample(policy: LegalPolicy, fractions: Tensor) -> Tensor:

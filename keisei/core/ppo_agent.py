@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from keisei.config_schema import ModelConfig, PPOConfig
 from keisei.core.experience_buffer import ExperienceBuffer
-from keisei.core.legal_policy import legal_policy, sample
+from keisei.core.legal_policy import choose_moves
 from keisei.core.minibatch import Lesson, Minibatch, lesson_of, minibatch_of, own_steps
 from keisei.core.ppo_loss import ppo_losses
 from keisei.core.res_tower import model_factory
@@ -141,18 +141,15 @@ class PPOAgent:
         legal_here = self._legal_tensor(legal, counts)
         with self._autocast():
             logits, values = self._forward(torch.from_numpy(positions).to(self.device))
-        policy = legal_policy(logits, legal_here, torch.from_numpy(counts).to(self.device))
-        if fractions is None:
-            index = policy.log_probs.argmax(dim=1)
-        else:
-            played = policy._replace(log_probs=policy.log_probs / temperature)
-            index = sample(played, torch.from_numpy(fractions).to(self.device))
-        chosen = index.unsqueeze(1)
-        return Choice(
-            legal_here.gather(1, chosen).squeeze(1).long().cpu().numpy(),
-            policy.log_probs.gather(1, chosen).squeeze(1).cpu().numpy(),
-            values.cpu().numpy(),
+        drawn = None if fractions is None else torch.from_numpy(fractions).to(self.device)
+        actions, log_probs = choose_moves(
+            logits,
+            legal_here,
+            torch.from_numpy(counts).to(self.device),
+            drawn,
+            temperature=temperature,
         )
+        return Choice(*(tensor.cpu().numpy() for tensor in (actions, log_probs, values)))
 
     @torch.no_grad()
     def evaluate_positions(self, positions: NDArray[np.int8]) -> NDArray[np.float32]:

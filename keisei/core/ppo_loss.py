@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from keisei.config_schema import PPOConfig
-from keisei.core.legal_policy import entropy, legal_policy, log_prob_of
+from keisei.core.legal_policy import played_moves
 from keisei.core.minibatch import Minibatch
 
 LOSSES = ("loss", "policy_loss", "value_loss", "entropy", "kl", "clip_share")
@@ -24,14 +24,14 @@ def ppo_losses(
 
     logits: [B, 2187], values: [B].
     """
-    policy = legal_policy(logits, minibatch.legal, minibatch.counts)
-    log_ratio = log_prob_of(policy, logits, minibatch.actions) - minibatch.log_probs
+    played = played_moves(logits, minibatch.legal, minibatch.counts, minibatch.actions)
+    log_ratio = played.log_probs - minibatch.log_probs
     ratio = log_ratio.exp()
     clipped = ratio.clamp(1 - config.clip, 1 + config.clip)
     gain = torch.minimum(ratio * minibatch.advantages, clipped * minibatch.advantages)
     policy_loss = -gain.mean()
     value_loss = (values - minibatch.returns).square().mean()
-    bonus = entropy(policy).mean()
+    bonus = played.entropies.mean()
     losses = (
         policy_loss + config.value_coefficient * value_loss - entropy_weight * bonus,
         policy_loss,

@@ -19,6 +19,7 @@ from keisei.shogi.attacks import SLIDE_DIRECTIONS, STEP_DIRECTIONS
 from keisei.shogi.batch import COLOUR, IN_CHECK, OWN_HAND, PLY_HIGH, PLY_LOW, REPETITIONS
 from keisei.shogi.bitboard import DIRECTION_STEPS
 from keisei.shogi.pieces import PIECES_IN_A_SET
+from keisei.shogi.plane_kernel import write_core46
 
 NUM_PIECES = 14
 HAND_SIZES = PIECES_IN_A_SET[1:8]
@@ -77,7 +78,24 @@ def feature_set(name: str) -> FeatureSet:
 
 def expand_core46(positions: Tensor, *, dtype: torch.dtype = torch.float32) -> Tensor:
     """Pieces, hands, colour, ply, earlier occurrences and check: [B, 46, 9, 9]."""
+    in_memory = positions.device.type == "cpu" and not torch.compiler.is_compiling()
+    if in_memory and dtype in _BITS:
+        return _core46_on_cpu(positions, dtype)
     return _join([_pieces(positions), _scalars(positions)], dtype)
+
+
+_BITS = {torch.bfloat16: torch.uint16, torch.float32: torch.float32}
+"""Types that a kernel can write, and as what: it knows no bfloat16, but copies its bits."""
+
+
+def _core46_on_cpu(positions: Tensor, dtype: torch.dtype) -> Tensor:
+    """The same by a kernel, three times as fast; in memory the channels come last."""
+    bits = _BITS[dtype]
+    scalars = _scalars(positions).squeeze(2).to(dtype).view(bits).numpy()
+    one = torch.ones(1, dtype=dtype).view(bits).numpy()[0]
+    planes = torch.empty(len(positions), 81, CORE46_PLANES, dtype=bits)
+    write_core46(positions.numpy(), scalars, one, planes.numpy())
+    return planes.view(dtype).view(-1, 9, 9, CORE46_PLANES).permute(0, 3, 1, 2)
 
 
 def expand_attack(positions: Tensor, *, dtype: torch.dtype = torch.float32) -> Tensor:

@@ -326,3 +326,16 @@ class TestEverySet:
 def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ValueError, match=r"'core48'.*core46.*attack"):
         feature_set("core48")
+
+
+@pytest.mark.uncompiled
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_core46_by_a_kernel_equals_core46_by_tensors(dtype):
+    games = VectorShogi(16, seed=3, threads=1)
+    games.play_random(120)
+    positions = torch.from_numpy(games.positions.copy())
+    by_kernel = features.expand_core46(positions, dtype=dtype)
+    by_tensors = features._join([features._pieces(positions), features._scalars(positions)], dtype)
+    assert by_kernel.dtype == dtype
+    assert torch.equal(by_kernel, by_tensors)
+    assert by_kernel.is_contiguous(memory_format=torch.channels_last)
