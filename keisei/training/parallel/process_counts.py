@@ -82,7 +82,8 @@ def expected_rate(
     learn = config.ppo.epochs * (learning.of_batch(part) + _BETWEEN_MINIBATCHES) / part
     playing_alone = min(counts.workers, cores) / play
     learning_alone = min(counts.learners, cores) / learn
-    if counts.workers + counts.learners <= cores:
+    overlap = config.training.parallel.mode == "async"
+    if overlap and counts.workers + counts.learners <= cores:
         return min(playing_alone, learning_alone)
     return 1 / (1 / playing_alone + 1 / learning_alone)  # the same cores do first this, then that
 
