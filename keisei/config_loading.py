@@ -334,6 +334,8 @@ class _Dumper(yaml.SafeDumper):
 
 def _text_node(dumper: _Dumper, text: str) -> yaml.Node:
     style = None if isinstance(_scalar(text), str) else "'"
+    if not text.isprintable():
+        style = '"'  # with escapes: line breaks of other alphabets, and spaces that look like none
     return dumper.represent_scalar(_TEXT, text, style=style)
 
 

@@ -598,6 +598,8 @@ def write_and_read(config):
 @example({("runs_folder",): "1e-3", ("logging", "wandb_project"): "a\n\n b  # c\x85"})
 @example({("runs_folder",): "off", ("logging", "wandb_project"): "010"})
 @example({("logging", "wandb_project"): "\xa0"})
+@example({("runs_folder",): "\x85"})
+@example({("runs_folder",): "\u2028 \u3000"})
 def test_a_written_configuration_reads_back_equal(values):
     tree = {"training": {"parallel": {}}}
     for (*path, name), value in values.items():
