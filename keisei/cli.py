@@ -53,7 +53,10 @@ def train(
         Path | None, typer.Option(metavar="RUN", help="Continue the run in this folder.")
     ] = None,
     trace: Annotated[
-        bool, typer.Option("--trace", help="Write the run's trace.json, for ui.perfetto.dev.")
+        bool,
+        typer.Option(
+            "--trace", help="Write every process's timeline to trace.json in the run's folder."
+        ),
     ] = False,
     debug_serial: Annotated[
         bool, typer.Option("--debug-serial", help="Do it all in one process, to use a debugger.")
@@ -186,7 +189,7 @@ def bench_train(
     rounds: Annotated[int, typer.Option(min=1, help="How often those take turns.")] = 5,
     seconds: Annotated[float, typer.Option(min=0.1, help="Length of one turn.")] = 8.0,
 ) -> None:
-    """Steps a second of training, where the time goes, and the network's own ceiling."""
+    """Steps a second of training in one process, where the time goes, and the network's ceiling."""
     from keisei.bench import report
     from keisei.bench.train import bench_predecessor
     from keisei.bench.train import bench_train as measure

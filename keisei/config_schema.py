@@ -254,3 +254,10 @@ class Config(Section):
     checkpoints: CheckpointConfig = CheckpointConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     logging: LoggingConfig = LoggingConfig()
+
+
+def with_parallel(config: Config, **changes: object) -> Config:
+    """The config with other settings of `training.parallel`."""
+    parallel = config.training.parallel.model_copy(update=changes)
+    training = config.training.model_copy(update={"parallel": parallel})
+    return config.model_copy(update={"training": training})

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from keisei.config_schema import Config, ModelConfig
+from keisei.config_schema import Config, ModelConfig, with_parallel
 from keisei.core.experience_buffer import ExperienceBuffer
 from keisei.core.ppo_agent import PPOAgent
 from keisei.core.res_tower import model_factory
@@ -62,16 +62,14 @@ class _Side:
     """One manager, its workers paused except in its turn."""
 
     def __init__(self, config: Config, workers: int, games: int, worker_main: Any) -> None:
-        settings = {
-            "enabled": True,
-            "num_workers": workers,
-            "num_learners": 1,
-            "games_per_worker": games,
-            "mode": "async",
-        }
-        parallel = config.training.parallel.model_copy(update=settings)
-        training = config.training.model_copy(update={"parallel": parallel})
-        config = config.model_copy(update={"training": training, "device": "cpu"})
+        config = with_parallel(
+            config,
+            enabled=True,
+            num_workers=workers,
+            num_learners=1,
+            games_per_worker=games,
+            mode="async",
+        )
         agent = PPOAgent(
             config.model,
             config.ppo,
@@ -83,7 +81,8 @@ class _Side:
         self._manager = ParallelManager(
             config, agent, pool, groups, announce=_refuse, worker_main=worker_main
         )
-        length = parallel.rollout_length or training.rollout_length
+        training = config.training
+        length = training.parallel.rollout_length or training.rollout_length
         self._buffer = ExperienceBuffer(length, workers * games)
 
     def __enter__(self) -> _Side:

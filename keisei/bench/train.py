@@ -13,7 +13,13 @@ from typing import Any
 
 import torch
 
-from keisei.config_schema import Config, GamesConfig, ModelConfig, TrainingConfig
+from keisei.config_schema import (
+    Config,
+    GamesConfig,
+    ModelConfig,
+    TrainingConfig,
+    with_parallel,
+)
 from keisei.core.ppo_agent import PPOAgent
 from keisei.training.trainer import Trainer
 
@@ -25,8 +31,8 @@ _OPENING_PLIES = 100  # so that the games measured are not all openings
 
 
 def bench_train(config: Config, updates: int = 10) -> dict[str, Any]:
-    """Rates and shares of `updates` updates of a config."""
-    trainer = Trainer(config)
+    """Rates and shares of `updates` updates of a config, in one process."""
+    trainer = Trainer(with_parallel(config, enabled=False))
     _play_into_the_game(trainer)
     for _ in range(_WARM_UPDATES):
         trainer.collect()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from keisei.config_schema import Config
+from keisei.config_schema import Config, with_parallel
 from keisei.core.experience_buffer import ExperienceBuffer
 from keisei.core.ppo_agent import PPOAgent
 from keisei.training.checkpoint_format import Checkpoint
@@ -20,10 +20,11 @@ from keisei.training.parallel.child_process import child_context
 from keisei.training.parallel.experience_collector import ExperienceCollector, SerialCollector
 from keisei.training.parallel.gradient_helpers import GradientHelpers
 from keisei.training.parallel.parallel_manager import ParallelManager
-from keisei.training.parallel.process_counts import ProcessCounts, process_counts
+from keisei.training.parallel.process_counts import process_counts
 from keisei.training.parallel.rollout_statistics import RolloutStatistics
 from keisei.training.parallel.self_play import groups_of
 from keisei.training.parallel.shared_memory import SharedMemoryError
+from keisei.training.prefixed_names import below
 from keisei.training.run_log import LOG_FILE
 from keisei.training.timeline import TRACE_FILE, Timeline
 
@@ -74,7 +75,10 @@ class Trainer:
         self.pool = OpponentPool(config, self.agent) if config.games.opponent_share else None
         counts = process_counts(config, self.agent) if parallel.enabled else None
         if counts is not None:
-            self.config = config = _with_counts(config, counts)
+            # Numbers for `auto`: a resumed run keeps the same groups of games.
+            self.config = config = with_parallel(
+                config, num_workers=counts.workers, num_learners=counts.learners
+            )
         self._groups = groups_of(config, None if counts is None else counts.workers)
         self._learners = 1 if counts is None else counts.learners
         self._threads = config.training.threads or torch.get_num_threads()
@@ -128,6 +132,7 @@ class Trainer:
                 timeout=training.parallel.worker_timeout,
                 start=helpers,
                 announce=self._tell,
+                trace_path=self._trace_path,
             )
         except SharedMemoryError as error:
             self._tell(f"{error} This process learns alone.")
@@ -206,27 +211,11 @@ class Trainer:
     def load_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Continue from a checkpoint of a run with the same config."""
         tensors, state = checkpoint.tensors, checkpoint.state
-        self.agent.load_state(_below("agent.", tensors), state["agent"])
-        games = {name: np.asarray(array) for name, array in _below("games.", tensors).items()}
+        self.agent.load_state(below("agent.", tensors), state["agent"])
+        games = {name: np.asarray(array) for name, array in below("games.", tensors).items()}
         self.collector.load_state(games)
         if self.pool is not None:
-            self.pool.load_state(_below("pool.", tensors), state["pool"])
+            self.pool.load_state(below("pool.", tensors), state["pool"])
         self.updates, self.steps, self.games = state["updates"], state["steps"], state["games"]
         self.best_score = state["best_score"]
         self.evaluated_at = state.get("evaluated_at")  # older checkpoints lack it
-
-
-def _with_counts(config: Config, counts: ProcessCounts) -> Config:
-    """The config with numbers for `auto`: a resumed run keeps the same groups of games."""
-    update = {"num_workers": counts.workers, "num_learners": counts.learners}
-    parallel = config.training.parallel.model_copy(update=update)
-    training = config.training.model_copy(update={"parallel": parallel})
-    return config.model_copy(update={"training": training})
-
-
-def _below(prefix: str, tensors: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name.removeprefix(prefix): value
-        for name, value in tensors.items()
-        if name.startswith(prefix)
-    }

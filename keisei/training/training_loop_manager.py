@@ -48,6 +48,7 @@ class TrainingLoopManager:
         self._history: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=_HISTORY))
         self._evaluations: list[str] = []
         self._report = CollectorReport()
+        self._told_of_tracing = False
 
     def run(self) -> bool:
         """Train to the end, or until asked to stop; whether the end was reached."""
@@ -88,8 +89,17 @@ class TrainingLoopManager:
         self._seconds["update"] += ended - collected
         self._totals.add(rollout)
         self._report = trainer.collector.report()
+        self._trace()
         self._note(figures | _figures_of(rollout, ended - start))
         self._display.show(self._snapshot())
+
+    def _trace(self) -> None:
+        """Add the policy lag to the timeline; say once if that cannot be written."""
+        timeline = self._trainer.timeline
+        timeline.counter("policy lag", self._report.figures.get("parallel/lag_mean", 0.0))
+        if timeline.failure is not None and not self._told_of_tracing:
+            self._told_of_tracing = True
+            self._display.message(timeline.failure)
 
     def _spend(self, collecting: float, rollout: RolloutStatistics) -> None:
         """Share out the time of collecting to what was done meanwhile, here or by workers."""

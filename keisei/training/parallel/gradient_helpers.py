@@ -8,21 +8,21 @@ Whatever happens to a helper changes no bit of the result: this process then com
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from itertools import pairwise
 from multiprocessing.context import ForkServerContext, SpawnContext
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from keisei.core.experience_buffer import ExperienceBuffer
 from keisei.core.minibatch import Lesson
 from keisei.core.ppo_agent import PPOAgent
+from keisei.core.threads import one_thread
 from keisei.training.parallel.child_process import start_child
 from keisei.training.parallel.gradient_parts import GradientParts, LearnerShape, Part, memory_for
 from keisei.training.parallel.gradient_process import (
@@ -57,6 +57,7 @@ class GradientHelpers:
         timeout: float = 60.0,
         start: bool = True,
         announce: Callable[[str], None] = lambda news: None,
+        trace_path: Path | None = None,
         helper_main: Callable[[HelperSetup], None] = help_learning,
     ) -> None:
         if agent.device.type != "cpu":
@@ -69,6 +70,7 @@ class GradientHelpers:
         self._parts = GradientParts(agent, self._memory, self._shape, keep_weights=True)
         self._context, self._helper_main, self._announce = context, helper_main, announce
         self._ticket = 0
+        self._trace_path = trace_path
         self.restarts = 0
         self.failures: list[str] = []
         self._failures_in_a_row = [0] * learners
@@ -123,7 +125,7 @@ class GradientHelpers:
             Part(self._ticket, first, behind, *lesson[1:])
             for first, behind in pairwise(_borders(len(chosen), self.learners))
         ]
-        with _one_thread():
+        with one_thread():
             asked = [number for number, part in enumerate(parts) if self._order(number, part)]
             deadline = time.monotonic() + self._timeout
             self._parts.compute(0, parts[0])
@@ -177,24 +179,13 @@ class GradientHelpers:
 
     def _start(self, number: int) -> None:
         pipe, theirs = self._context.Pipe()
-        setup = HelperSetup(number, self._shape, self._memory, theirs)
+        setup = HelperSetup(number, self._shape, self._memory, theirs, self._trace_path)
         process = self._context.Process(
             target=self._helper_main, args=(setup,), name=f"keisei helper {number}", daemon=True
         )
         start_child(process)
         theirs.close()
         self._helpers[number] = HelperProcess(process, pipe)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Compute as the helpers do, for the same bits."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _borders(count: int, parts: int) -> list[int]:

@@ -11,12 +11,14 @@ import traceback
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import NamedTuple
 
 from keisei.core.ppo_agent import PPOAgent
 from keisei.training.parallel.child_process import settle_as_child
 from keisei.training.parallel.gradient_parts import GradientParts, LearnerShape, Part
 from keisei.training.parallel.shared_memory import SharedMemory
+from keisei.training.timeline import Timeline
 
 SECONDS_TO_START = 120.0
 SECONDS_TO_STOP = 1.0
@@ -30,29 +32,35 @@ class HelperSetup(NamedTuple):
     shape: LearnerShape
     memory: SharedMemory
     pipe: Connection
+    trace_path: Path | None
 
 
 def help_learning(setup: HelperSetup) -> None:
     """The whole life of a helper process."""
     settle_as_child(gives_way=False)
+    timeline = Timeline(setup.trace_path, f"helper {setup.number}")
     try:
-        _follow_orders(setup)
+        _follow_orders(setup, timeline)
     except (EOFError, ConnectionError):
         pass  # the main process has closed the pipe or is gone
     except BaseException:
         with suppress(OSError):
             setup.pipe.send_bytes(_FAILED + traceback.format_exc().encode())
         raise SystemExit(1) from None
+    finally:
+        timeline.close()
 
 
-def _follow_orders(setup: HelperSetup) -> None:
+def _follow_orders(setup: HelperSetup, timeline: Timeline) -> None:
     shape = setup.shape
     agent = PPOAgent(shape.model, shape.ppo, mixed_precision=shape.mixed_precision)
     parts = GradientParts(agent, setup.memory, shape, keep_weights=False)
     setup.pipe.send_bytes(_READY)
     while True:
-        part = Part.decode(setup.pipe.recv_bytes())
-        parts.compute(setup.number, part)
+        with timeline.span("wait"):
+            part = Part.decode(setup.pipe.recv_bytes())
+        with timeline.span("gradient"):
+            parts.compute(setup.number, part)
         setup.pipe.send_bytes(_done(part))
 
 

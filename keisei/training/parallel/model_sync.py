@@ -11,8 +11,6 @@ it does not matter that `torch.compile` changes them.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -20,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from keisei.core.threads import one_thread
 from keisei.training.parallel.double_buffer import (
     NOTHING_PUBLISHED,
     DoubleBuffer,
@@ -155,15 +154,8 @@ class WorkerModelReceiver:
         )
 
 
-def weights_as_bytes(model: nn.Module, compression_enabled: bool) -> bytes:
-    """The weights in the layout of the shared buffers, for transport without shared memory."""
-    flat = np.empty(_count(model), _dtype(compression_enabled))
-    _pack(model, flat)
-    return flat.tobytes()
-
-
 def load_weights_bytes(model: nn.Module, data: bytes, compression_enabled: bool) -> None:
-    """Load what `weights_as_bytes` gave into `model`, in place."""
+    """Load what `published_bytes` gave elsewhere into `model`, in place."""
     expected = _count(model) * _dtype(compression_enabled).itemsize
     if len(data) != expected:
         raise ValueError(
@@ -201,7 +193,7 @@ def _count(model: nn.Module) -> int:
 def _pack(model: nn.Module, flat: NDArray[Any]) -> None:
     """Copy the weights into `flat` [P]; from a GPU in one transfer."""
     tensors, target = list(model.state_dict().values()), torch.from_numpy(flat)
-    with _one_thread(), torch.no_grad():
+    with one_thread(), torch.no_grad():
         if tensors[0].device == target.device:
             torch._foreach_copy_(_parts(target, tensors), tensors)
         else:
@@ -212,23 +204,8 @@ def _unpack(flat: NDArray[Any], model: nn.Module) -> None:
     """Copy `flat` [P] into the weights, in place; to a GPU in one transfer."""
     tensors = list(model.state_dict().values())
     source = torch.from_numpy(flat).to(tensors[0].device)
-    with _one_thread(), torch.no_grad():
+    with one_thread(), torch.no_grad():
         torch._foreach_copy_(tensors, _parts(source, tensors))
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Copy with this thread alone.
-
-    With a second thread a copy of 5 M weights waits for a free core: 2 ms became 60 beside one
-    busy worker on two cores, and 90 beside two.
-    """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _parts(flat: Tensor, tensors: list[Tensor]) -> list[Tensor]:

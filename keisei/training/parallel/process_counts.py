@@ -11,18 +11,17 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import psutil
-import torch
 
 from keisei.config_schema import Config
 from keisei.core.experience_buffer import ExperienceBuffer
 from keisei.core.ppo_agent import PPOAgent
+from keisei.core.threads import one_thread
 from keisei.training.parallel.self_play import Group, SelfPlay
 
 _WORKER_BYTES = 250e6
@@ -109,7 +108,7 @@ def _candidates(
 def measure_costs(config: Config, agent: PPOAgent) -> tuple[Cost, Cost]:
     """(playing, learning) with one thread, on games and weights that are thrown away."""
     copy = agent.copy_for_playing()
-    with _one_thread():
+    with one_thread():
         play = SelfPlay(config, copy, None, Group(0, _LARGE))
         buffer = ExperienceBuffer(_TIMES, _LARGE, legal_moves=593)
         play.collect(buffer)
@@ -148,16 +147,6 @@ def _fastest(work: Callable[[], None]) -> float:
         work()
         seconds = min(seconds, time.perf_counter() - start)
     return seconds
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def usable_cores() -> int:

@@ -18,6 +18,7 @@ from keisei.training.parallel import rollout_statistics
 from keisei.training.parallel.rollout_statistics import RolloutStatistics
 from keisei.training.parallel.self_play import GamesState, games_state_layout
 from keisei.training.parallel.shared_memory import ArraySpec
+from keisei.training.prefixed_names import below
 
 _EPOCH, _BEGUN, _COMMITTED, _FILLED, _LEGAL_USED, _HEADER = range(6)
 """Who wrote it, the rollout's number written before and again after its data, and its size."""
@@ -55,8 +56,8 @@ class Rollout:
     def __init__(self, arrays: Mapping[str, NDArray[Any]], layout: RolloutLayout) -> None:
         self._arrays = arrays
         self._header = arrays["header"]
-        self.buffer = ExperienceBuffer(layout.steps, layout.games, arrays=_below("buffer.", arrays))
-        self._state = _below("state.", arrays)
+        self.buffer = ExperienceBuffer(layout.steps, layout.games, arrays=below("buffer.", arrays))
+        self._state = below("state.", arrays)
 
     def begin(self, epoch: int, number: int) -> None:
         """Empty it for rollout `number` of a worker."""
@@ -125,11 +126,3 @@ class Rollout:
             return array[: self.buffer.legal_used]
         is_step = name.startswith("buffer.") and array.ndim >= 2
         return array[: self.buffer.filled] if is_step else array
-
-
-def _below(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    return {
-        name.removeprefix(prefix): array
-        for name, array in arrays.items()
-        if name.startswith(prefix)
-    }

@@ -107,6 +107,8 @@ def _play_until_stopped(setup: WorkerSetup) -> None:
         _Worker(setup, timeline).run()
     finally:
         timeline.close()
+        if timeline.failure is not None:
+            _LOG.warning(timeline.failure)
 
 
 class _Worker:
