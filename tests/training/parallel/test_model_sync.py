@@ -397,7 +397,7 @@ def test_a_writer_killed_while_it_publishes_leaves_the_previous_version() -> Non
         arguments = (synchronizer, model, receiver.version + 1)
         writer = context.Process(target=publish_until_killed, args=arguments)
         writer.start()
-        while synchronizer.published_version == receiver.version:
+        while synchronizer.published_version <= receiver.version:  # it may be one behind, see below
             time.sleep(0.0002)
         time.sleep(chance.uniform(0, 0.005))
         writer.kill()
