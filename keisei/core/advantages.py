@@ -11,7 +11,7 @@ next value passes through it, with both signs and both discounts, and it gets no
 
 from __future__ import annotations
 
-from keisei.shogi.kernels import kernel
+from keisei.compiled.kernels import kernel
 
 
 @kernel(entry=True)

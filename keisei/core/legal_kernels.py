@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from keisei.shogi.kernels import kernel
+from keisei.compiled.kernels import kernel
 
 
 @kernel

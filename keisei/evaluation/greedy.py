@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from keisei.compiled.kernels import kernel
 from keisei.shogi.attacks import is_attacked
-from keisei.shogi.kernels import kernel
 from keisei.shogi.movegen import generate
 from keisei.shogi.pieces import PROMOTES_TO
 from keisei.shogi.position import BOARD_MOVES, decode_board_move, make_move, unmake_move

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from keisei.compiled.kernels import kernel
 from keisei.shogi.bitboard import (
     DOWN,
     DOWN_LEFT,
@@ -27,7 +28,6 @@ from keisei.shogi.bitboard import (
     square_set,
     step_from,
 )
-from keisei.shogi.kernels import kernel
 from keisei.shogi.pieces import (
     ALL,
     BISHOP,

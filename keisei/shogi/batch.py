@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import prange
 
+from keisei.compiled.kernels import kernel
 from keisei.shogi.judging import (
     CONTINUES,
     DRAW,
@@ -22,7 +23,6 @@ from keisei.shogi.judging import (
     record_position,
     start_history,
 )
-from keisei.shogi.kernels import kernel
 from keisei.shogi.movegen import generate
 from keisei.shogi.position import NUM_ACTIONS, make_move, unmake_move
 from keisei.shogi.random_stream import random_below, random_fraction

@@ -14,7 +14,7 @@ import numpy as np
 from numba import config, types
 from numba.extending import intrinsic
 
-from keisei.shogi.kernels import kernel
+from keisei.compiled.kernels import kernel
 
 LOW_SQUARES = 54
 LOW_MASK = (1 << LOW_SQUARES) - 1

@@ -10,8 +10,8 @@ import numpy as np
 from numba import prange
 from numpy.typing import NDArray
 
+from keisei.compiled.kernels import kernel
 from keisei.shogi.batch import COLOUR, IN_CHECK, OWN_HAND, PLY_HIGH, PLY_LOW, REPETITIONS
-from keisei.shogi.kernels import kernel
 from keisei.shogi.pieces import PIECES_IN_A_SET
 from keisei.shogi.position import MAX_LEGAL_MOVES, NUM_ACTIONS
 from keisei.shogi.vector_shogi import VectorShogi

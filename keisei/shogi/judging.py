@@ -12,8 +12,8 @@ from enum import IntEnum
 
 import numpy as np
 
+from keisei.compiled.kernels import kernel
 from keisei.shogi.bitboard import ZONE, count_bits
-from keisei.shogi.kernels import kernel
 from keisei.shogi.pieces import (
     ALL,
     BISHOPS,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from keisei.compiled.kernels import kernel
 from keisei.shogi.attacks import (
     STEPS,
     attacked_by_opponent,
@@ -45,7 +46,6 @@ from keisei.shogi.bitboard import (
     shift_right,
     shift_up,
 )
-from keisei.shogi.kernels import kernel
 from keisei.shogi.pieces import (
     ALL,
     BISHOPS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from keisei.shogi.kernels import kernel
+from keisei.compiled.kernels import kernel
 from keisei.shogi.movegen import generate
 from keisei.shogi.position import MAX_LEGAL_MOVES, make_move, unmake_move
 from keisei.shogi.sfen import START_SFEN, parse_sfen

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from keisei.shogi.kernels import kernel
+from keisei.compiled.kernels import kernel
 
 
 @kernel(entry=True)

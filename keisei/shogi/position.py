@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from keisei.compiled.kernels import kernel
 from keisei.shogi.bitboard import LOW_SQUARES
-from keisei.shogi.kernels import kernel
 from keisei.shogi.pieces import ALL, KING, PROMOTES_TO, SET_OF_PIECE, UNPROMOTED
 
 OWN, THEIRS = np.int64(0), np.int64(1)

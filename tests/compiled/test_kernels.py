@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from keisei.shogi import kernels
+from keisei.compiled import kernels
 
 CALLEE = "from {package}.kernels import kernel\n@kernel\ndef callee(x):\n    return x + {value}\n"
 CALLER = """
@@ -57,9 +57,14 @@ def test_an_edited_callee_is_recompiled_and_an_unchanged_one_comes_from_the_cach
 
 
 def test_only_the_most_recent_folders_are_kept(package, tmp_path):
-    for value in range(10):
-        package(value)
-    assert len(list((tmp_path / "cache" / "compiled").iterdir())) == 8
+    compiled = tmp_path / "cache" / "compiled"
+    for number in range(20):
+        (compiled / f"older{number:02}").mkdir(parents=True)
+        os.utime(compiled / f"older{number:02}", (number, number))
+    package(1)
+    assert len(list(compiled.iterdir())) == 16
+    assert (compiled / "older19").exists()
+    assert not (compiled / "older00").exists()
 
 
 def test_the_users_own_numba_functions_keep_their_cache_folder():
@@ -73,7 +78,7 @@ def test_the_users_own_numba_functions_keep_their_cache_folder():
 def test_an_unwritable_cache_folder_is_replaced_by_a_temporary_one(tmp_path):
     blocked = tmp_path / "a-file"
     blocked.write_text("not a folder")
-    code = "from keisei.shogi.kernels import cache_folder; print(cache_folder())"
+    code = "from keisei.compiled.kernels import cache_folder; print(cache_folder())"
     output = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "KEISEI_CACHE": str(blocked), "TMPDIR": str(tmp_path)},

@@ -2,8 +2,8 @@
 
 Numba checks only the file a function is defined in, so a cached caller keeps running the old code
 of a callee edited elsewhere. Our cache folder is therefore named after a hash of every file beside
-this one and beside the kernel itself (kernels and the constants they use live in these folders,
-not below them): any edit starts an empty folder.
+this one, in `shogi/`, and beside the kernel itself (a kernel calls kernels and uses constants of
+these folders alone, not of those below them): any edit starts an empty folder.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from numba import config
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_SOURCES = Path(__file__).parent
-_KEPT_FOLDERS = 8
+_SHARED = (Path(__file__).parent, Path(__file__).parents[1] / "shogi")
+_KEPT_FOLDERS = 16
 _config_lock = threading.Lock()
 
 
@@ -39,13 +39,13 @@ def source_hash(*folders: Path) -> str:
 
 
 @cache
-def cache_folder(sources: Path = _SOURCES) -> Path:
+def cache_folder(sources: Path = _SHARED[0]) -> Path:
     """The folder of compiled code for the kernels in `sources` as they are now.
 
     It is created if need be, and folders of older sources are pruned.
     """
     parent = _writable_parent()
-    folder = parent / source_hash(_SOURCES, sources)
+    folder = parent / source_hash(*_SHARED, sources)
     folder.mkdir(exist_ok=True)
     os.utime(folder)
     _prune(parent)

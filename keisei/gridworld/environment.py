@@ -1,0 +1,287 @@
+"""`Environment`: a game. It sets up the world and its agents, and runs turns and epochs.
+
+A turn: things change by themselves, then every agent looks, decides and acts, in the order of the
+agents. An epoch is `max_turns` turns from a world set up anew; after it the agents train.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keisei.gridworld.agent import Agent
+from keisei.gridworld.agent_places import AgentPlaces
+from keisei.gridworld.cells import Cells
+from keisei.gridworld.errors import WorldError
+from keisei.gridworld.model import Model, ModelMaker, States
+from keisei.gridworld.world import World
+
+Observe = Literal["in_turn", "together"]
+
+
+class EpochResult(NamedTuple):
+    """What an epoch brought."""
+
+    epoch: int
+    turns: int
+    rewards: NDArray[np.float64]
+    """[N] what each agent got, the mean over the copies."""
+    figures: list[dict[str, float]]
+    """Of each agent's last train step, such as its loss."""
+    counts: dict[str, float]
+    """What the game itself counts, see `Environment.counts`."""
+    seconds: float
+
+    @property
+    def total_reward(self) -> float:
+        """What all agents together got, the mean over the copies."""
+        return float(self.rewards.sum())
+
+
+class Environment:
+    """A game of N agents in B copies of a world; games subclass it.
+
+    A game writes `setup_agents` and `populate_environment`, and may write `start_epoch_action`,
+    `end_epoch_action` and `counts`. observe: "in_turn", each agent looks when its turn comes and
+    sees what those before it did; "together", all look first and then act in order.
+    agent_seeds: of the agents' models; by default they come from `seed` and the agent's number.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        make_model: ModelMaker,
+        *,
+        max_turns: int = 100,
+        observe: Observe = "in_turn",
+        seed: int = 0,
+        agent_seeds: Sequence[int] | None = None,
+    ) -> None:
+        if max_turns < 1:
+            raise WorldError(f"An epoch has at least one turn, not {max_turns}.")
+        if observe not in ("in_turn", "together"):
+            raise WorldError(f"observe is 'in_turn' or 'together', not {observe!r}.")
+        self.world, self.max_turns, self.observe = world, max_turns, observe
+        self._make_model, self._seed, self._agent_seeds = make_model, seed, agent_seeds
+        self._models_made = 0
+        self.epoch = 0
+        """How many epochs have been run."""
+        self.agents = self._numbered(self.setup_agents())
+        self._changing = [kind for kind in world.kinds if kind.has_transition()]
+        shape = (len(self.agents), world.copies)
+        self.rewards = np.zeros(shape)
+        """[N, B] what each agent got in this epoch."""
+        self.active: NDArray[np.bool_] = np.ones(shape, np.bool_)
+        """[N, B] whose episode is not over."""
+        self.reset()
+
+    # What a game writes
+
+    def setup_agents(self) -> list[Agent]:
+        """Make the agents; called once. `self.new_model(...)` makes a model for each."""
+        raise NotImplementedError
+
+    def populate_environment(self) -> None:
+        """Fill the empty world and put the agents into it; called at the start of each epoch."""
+        raise NotImplementedError
+
+    def start_epoch_action(self, epoch: int) -> None:
+        """Called when the world of an epoch is set up."""
+
+    def end_epoch_action(self, epoch: int) -> None:
+        """Called when an epoch has been played, before the agents train."""
+
+    def counts(self) -> dict[str, float]:
+        """What is worth watching besides rewards: called at the end of each epoch."""
+        return {}
+
+    # Setting up
+
+    def new_model(self, spec: Any, actions: int) -> Model:
+        """A model for an agent that observes by this `ObservationSpec`; each with its own seed."""
+        number = self._models_made
+        self._models_made += 1
+        if self._agent_seeds is None:
+            seed = int(np.random.SeedSequence([self._seed, number]).generate_state(1)[0])
+        elif number < len(self._agent_seeds):
+            seed = self._agent_seeds[number]
+        else:
+            raise WorldError(f"There are {len(self._agent_seeds)} agent_seeds and more agents.")
+        return self._make_model(spec.shape, actions, copies=self.world.copies, seed=seed)
+
+    def _numbered(self, agents: list[Agent]) -> list[Agent]:
+        if not agents:
+            raise WorldError("A game has at least one agent: setup_agents gave none.")
+        world = self.world
+        world.agents = AgentPlaces(len(agents), world.copies)
+        for number, agent in enumerate(agents):
+            world.number_of(type(agent))
+            if not 0 <= agent.layer < world.layers:
+                raise WorldError(
+                    f"Agent {number} lives on layer {agent.layer}, and the world has 0 to "
+                    f"{world.layers - 1}."
+                )
+            agent.number = number
+            world.agents.layers[number] = agent.layer
+        return agents
+
+    def reset(self) -> None:
+        """Set the world up anew, and the agents in it."""
+        self.world.clear()
+        self.rewards[...] = 0.0
+        self.active[...] = True
+        for agent in self.agents:
+            agent.reset()
+        self.populate_environment()
+        missing = ~self.world.agents.present.any(axis=1)
+        if missing.any():
+            raise WorldError(
+                f"populate_environment did not put agent {int(missing.argmax())} on the map."
+            )
+
+    def scatter_agents(self, where: Cells) -> None:
+        """Put all agents on different cells of `where`, at random in every copy."""
+        for agent, spot in zip(self.agents, self.world.pick(where, len(self.agents)), strict=True):
+            agent.put(self.world, spot)
+
+    # A turn
+
+    def take_turn(self) -> None:
+        """Things change by themselves, then the agents look, decide and act."""
+        self.begin_turn()
+        if self.observe == "together":
+            states = [agent.pov(self.world) for agent in self.agents]
+            actions = self.decide(states)
+            for agent, state, action in zip(self.agents, states, actions, strict=True):
+                self.execute(agent, state, action)
+        else:
+            for agent in self.agents:
+                state = agent.pov(self.world)
+                self.execute(agent, state, agent.get_action(state))
+
+    def begin_turn(self) -> None:
+        """Count the turn and let things change by themselves."""
+        self.world.turn += 1
+        for kind in self._changing:
+            kind.transition(self.world, self.world.cells(kind))
+
+    def decide(self, states: list[States]) -> list[NDArray[np.int64]]:
+        """What each agent wants to do, given what it observed."""
+        return [agent.get_action(state) for agent, state in zip(self.agents, states, strict=True)]
+
+    def execute(self, agent: Agent, state: States, action: NDArray[np.int64]) -> None:
+        """Have an agent act on what it decided, and remember the turn."""
+        world, active = self.world, self.active[agent.number]
+        if not active.any():
+            return
+        reward = self._checked(agent, "act", agent.act(world, action), np.float32)
+        reward = np.where(active, reward, np.float32(0))
+        self.rewards[agent.number] += reward
+        world.total_reward += reward
+        if world.turn >= self.max_turns:
+            done = np.ones(world.copies, np.bool_)
+        else:
+            done = self._checked(agent, "is_done", agent.is_done(world), np.bool_)
+        agent.add_memory(state, action, reward, done, active)
+        self.active[agent.number] = active & ~done
+
+    def _checked(self, agent: Agent, method: str, answer: Any, dtype: type) -> NDArray[Any]:
+        array: NDArray[Any] = np.asarray(answer, dtype)
+        if array.shape == (self.world.copies,):
+            return array
+        if array.shape == () and method == "is_done":
+            return np.full(self.world.copies, array)
+        raise WorldError(
+            f"{type(agent).__name__}.{method} must answer for each copy, an array of shape "
+            f"[{self.world.copies}], and gave one of shape {list(array.shape)}."
+        )
+
+    # An epoch, and many
+
+    def play_epoch(self, watch: Callable[[World], None] | None = None) -> None:
+        """Set the world up and take turns until everybody is done; `watch` sees each turn."""
+        self.reset()
+        self.start_epoch_action(self.epoch)
+        for agent in self.agents:
+            agent.model.start_epoch_action(self.epoch)
+        while self.world.turn < self.max_turns and self.active.any():
+            if watch is not None:
+                watch(self.world)
+            self.take_turn()
+        self.end_epoch_action(self.epoch)
+        for agent in self.agents:
+            agent.model.end_epoch_action(self.epoch)
+
+    def train(self, train_steps: int) -> list[dict[str, float]]:
+        """So many train steps of every agent; the figures of each agent's last."""
+        figures: list[dict[str, float]] = [{} for _ in self.agents]
+        for agent in self.agents:
+            for _ in range(train_steps):
+                figures[agent.number] = agent.model.train_step() or figures[agent.number]
+        return figures
+
+    def run_epoch(
+        self, *, train_steps: int = 1, watch: Callable[[World], None] | None = None
+    ) -> EpochResult:
+        """Play an epoch and train the agents."""
+        started = time.perf_counter()
+        self.play_epoch(watch)
+        rewards, counts = self.rewards.mean(axis=1), self.counts()
+        result = EpochResult(
+            epoch=self.epoch,
+            turns=self.world.turn,
+            rewards=rewards,
+            figures=self.train(train_steps),
+            counts=counts,
+            seconds=time.perf_counter() - started,
+        )
+        self.epoch += 1
+        return result
+
+    def run_experiment(
+        self,
+        epochs: int,
+        *,
+        train_steps: int = 1,
+        log: Callable[[EpochResult], None] | None = None,
+        watch: Callable[[World], None] | None = None,
+    ) -> list[EpochResult]:
+        """Run so many epochs more; `log` is called after each one."""
+        results = []
+        for _ in range(epochs):
+            result = self.run_epoch(train_steps=train_steps, watch=watch)
+            results.append(result)
+            if log is not None:
+                log(result)
+        return results
+
+    # Going on later
+
+    def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """All that the next epoch depends on: arrays by name, and JSON. Between epochs only."""
+        arrays: dict[str, NDArray[Any]] = {"random_state": self.world.random_state.copy()}
+        values: dict[str, Any] = {"epoch": self.epoch, "agents": []}
+        for agent in self.agents:
+            its_arrays, its_values = agent.model.state()
+            arrays |= {f"agent{agent.number}.{name}": a for name, a in its_arrays.items()}
+            values["agents"].append(its_values)
+        return arrays, values
+
+    def load_state(self, arrays: Mapping[str, NDArray[Any]], values: Mapping[str, Any]) -> None:
+        """Go on from what `state` gave, in a game set up alike."""
+        if len(values["agents"]) != len(self.agents):
+            raise WorldError(
+                f"The state is of {len(values['agents'])} agents, this game has {len(self.agents)}."
+            )
+        self.world.random_state[...] = arrays["random_state"]
+        self.epoch = values["epoch"]
+        for agent, its_values in zip(self.agents, values["agents"], strict=True):
+            prefix = f"agent{agent.number}."
+            its_arrays = {
+                k.removeprefix(prefix): a for k, a in arrays.items() if k.startswith(prefix)
+            }
+            agent.model.load_state(its_arrays, its_values)

@@ -1,0 +1,1 @@
+"""Games, one readable file each."""
