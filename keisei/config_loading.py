@@ -1,36 +1,41 @@
-"""From a YAML file and `key=value` overrides to a `Config`, and back to YAML."""
+"""From a YAML file and `key=value` overrides to a configuration, and back to YAML.
+
+There are two kinds: `Config` for shogi, and `WorldConfig`, which names a `game`.
+"""
 
 from __future__ import annotations
 
 import math
 import operator
 import re
-import reprlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
-from yaml.composer import ComposerError
-from yaml.reader import ReaderError
 
 from keisei.config_reference import (
     Key,
     advice_on,
     advice_on_name,
     allowed_values,
+    is_mapping,
     json_schema,
     limit_in_words,
     sections,
     settings,
 )
-from keisei.config_schema import Config
+from keisei.config_schema import Config, Section
+from keisei.world_config import WorldConfig
+from keisei.yaml_text import ConfigError, Dumper, FlowMapping, Place, dotted, parse, shown
 
-# A key, or a place inside a setting: ("training", "parallel", "worker_profiles", 1, "temperature").
-Place = tuple[str | int, ...]
+__all__ = ["ConfigError", "any_config_of", "config_of", "dump_config", "load_any", "load_config"]
+
+Kind = TypeVar("Kind", bound=Section)
+Tree = dict[str, object]
 
 _CONFIG_FOLDERS = (Path("configs"), Path(__file__).parents[1] / "configs")
 
@@ -38,18 +43,34 @@ _CONFIG_FOLDERS = (Path("configs"), Path(__file__).parents[1] / "configs")
 DEFAULT_CONFIG = "shogi-laptop"
 
 
-class ConfigError(ValueError):
-    """A configuration that cannot be used; the message is one sentence for the user."""
-
-
 def config_of(words: list[str]) -> Config:
-    """The config that the words of a command line mean: a name or file, then settings."""
+    """The shogi config that the words of a command line mean: a name or file, then settings."""
+    config = any_config_of(words)
+    if isinstance(config, WorldConfig):
+        raise ConfigError(f"{config.game} is a world, and this is for shogi")
+    return config
+
+
+def any_config_of(words: list[str]) -> Config | WorldConfig:
+    """What the words of a command line mean: a config, or a game in other code, then settings."""
     names = [word for word in words if "=" not in word]
     if len(names) > 1:
         raise ConfigError(f"{names[1]!r} is not a setting: write key=value after the config")
-    return load_config(
-        names[0] if names else DEFAULT_CONFIG, [word for word in words if "=" in word]
-    )
+    return load_any(names[0] if names else DEFAULT_CONFIG, [word for word in words if "=" in word])
+
+
+def load_any(source: str | Path, overrides: Sequence[str] = ()) -> Config | WorldConfig:
+    """As `load_config`; a source that names a game is a world's.
+
+    A source with a colon is a game of other code, as the setting `game` has it.
+    """
+    if isinstance(source, str) and ":" in source and not Path(source).exists():
+        tree: Tree = {"game": source, "name": re.sub(r"\W+", "-", source).strip("-")}
+    else:
+        tree = _read_file(source)
+    if "game" in tree:
+        return _load(WorldConfig, tree, overrides)
+    return _load(Config, tree, overrides)
 
 
 def load_config(source: str | Path, overrides: Sequence[str] = ()) -> Config:
@@ -57,57 +78,79 @@ def load_config(source: str | Path, overrides: Sequence[str] = ()) -> Config:
 
     `source` is the name of a file in `configs/` without its suffix, or a path to a YAML file.
     """
-    values = _read_file(source)
+    return _load(Config, _read_file(source), overrides)
+
+
+def _load(kind: type[Kind], tree: Tree, overrides: Sequence[str]) -> Kind:
+    flat = _flat(kind, (), tree)
+    # A section whose settings are all commented out is empty to YAML, and changes nothing.
+    values = {key: flat[key] for key in flat if flat[key] is not None or key not in sections(kind)}
     for override in overrides:
-        values |= _read_override(override)
-    return _validated(values)
+        values = _changed(kind, values, _read_override(kind, override))
+    return _validated(kind, values)
 
 
-def dump_config(config: Config) -> str:
+def _changed(
+    kind: type[Section], values: dict[Key, object], changes: dict[Key, object]
+) -> dict[Key, object]:
+    """`values` with changes; names inside a setting that is a mapping are put into it."""
+    values = dict(values)
+    for key, value in changes.items():
+        above, inside = key[:-1], values.get(key[:-1], {})
+        if is_mapping(settings(kind).get(above, {})) and isinstance(inside, dict):
+            values[above] = {**inside, key[-1]: value}
+        else:
+            values[key] = value
+    return values
+
+
+def dump_config(config: Section) -> str:
     """The complete configuration as YAML, with what each setting means as a comment."""
-    values = config.model_dump()
-    lines = _dumped_settings((), values)
-    for section, meaning in sections().items():
+    kind, values = type(config), config.model_dump()
+    lines = _dumped_settings(kind, (), values)
+    for section, meaning in sections(kind).items():
         lines.append(f"\n{'  ' * (len(section) - 1)}{section[-1]}:  # {meaning}\n")
-        lines += _dumped_settings(section, values)
+        lines += _dumped_settings(kind, section, values)
     return "".join(lines)
 
 
-def _dumped_settings(section: Key, values: dict[str, Any]) -> list[str]:
-    inside = [key for key in settings() if key[:-1] == section]
-    return [_dumped(key, reduce(operator.getitem, key, values)) for key in inside]
+def _dumped_settings(kind: type[Section], section: Key, values: dict[str, Any]) -> list[str]:
+    inside = {key: schema for key, schema in settings(kind).items() if key[:-1] == section}
+    return [
+        _dumped(key, reduce(operator.getitem, key, values), schema["description"])
+        for key, schema in inside.items()
+    ]
 
 
-def _dumped(key: Key, value: object) -> str:
-    tree = reduce(lambda inside, name: {name: inside}, reversed(key), value)
-    text = yaml.dump(tree, Dumper=_Dumper, allow_unicode=True, width=math.inf, sort_keys=False)
+def _dumped(key: Key, value: object, meaning: str) -> str:
+    leaf = FlowMapping(value) if isinstance(value, dict) else value
+    tree = reduce(lambda inside, name: {name: inside}, reversed(key), leaf)
+    text = yaml.dump(tree, Dumper=Dumper, allow_unicode=True, width=math.inf, sort_keys=False)
     line = text.split("\n", len(key) - 1)[-1]  # without the lines of the sections around it
     setting = line.rstrip(" \n")  # other white space may be the value
-    return f"{setting}  # {settings()[key]['description']}\n"
+    return f"{setting}  # {meaning}\n"
 
 
-def _read_file(source: str | Path) -> dict[Key, object]:
+def _read_file(source: str | Path) -> Tree:
     try:
         path = _find(source)
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         names = {path.stem for folder in _CONFIG_FOLDERS for path in folder.glob("*.yaml")}
         raise ConfigError(
-            f"{_shown(str(source))} is neither a YAML file nor the name of a configuration; "
+            f"{shown(str(source))} is neither a YAML file nor the name of a configuration; "
             f"known are {', '.join(sorted(names)) or 'none'}"
         ) from None
     except OSError as error:
-        raise ConfigError(f"{_shown(str(source))} cannot be read: {error.strerror}") from None
+        raise ConfigError(f"{shown(str(source))} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise ConfigError(f"{_shown(str(source))} is not text in UTF-8") from None
-    tree = _parse(text, lambda line: f"{path}: line {line}")
+        raise ConfigError(f"{shown(str(source))} is not text in UTF-8") from None
+    tree = parse(text, lambda line: f"{path}: line {line}")
     if tree is None:  # empty, or nothing but comments
         return {}
     if not isinstance(tree, dict):
-        raise ConfigError(f"{path} holds {_shown(tree)}, but must hold settings such as seed: 3")
-    # A section whose settings are all commented out is empty to YAML, and changes nothing.
-    flat = _flat((), tree)
-    return {key: flat[key] for key in flat if flat[key] is not None or key not in sections()}
+        raise ConfigError(f"{path} holds {shown(tree)}, but must hold settings such as seed: 3")
+    return tree
 
 
 def _find(source: str | Path) -> Path:
@@ -118,42 +161,43 @@ def _find(source: str | Path) -> Path:
     return Path(source)
 
 
-def _read_override(override: str) -> dict[Key, object]:
+def _read_override(kind: type[Section], override: str) -> dict[Key, object]:
     name, equals, text = override.partition("=")
     if not equals or not name.strip():
         raise ConfigError(f"{override!r} must be key=value, such as ppo.learning_rate=3e-4")
     key = tuple(name.strip().split("."))
-    return _flat(key, _parse(text, lambda _: repr(override), key))
+    return _flat(kind, key, parse(text, lambda _: repr(override), key))
 
 
-def _flat(key: Key, value: object) -> dict[Key, object]:
+def _flat(kind: type[Section], key: Key, value: object) -> dict[Key, object]:
     """Single settings: a mapping is taken apart where the schema has a section."""
-    if isinstance(value, dict) and (not key or key in sections()):
+    if isinstance(value, dict) and (not key or key in sections(kind)):
         flat: dict[Key, object] = {}
         for name, entry in value.items():
-            flat |= _flat((*key, name), entry)
+            flat |= _flat(kind, (*key, name), entry)
         return flat
     return {key: value}
 
 
-def _validated(values: Mapping[Key, object]) -> Config:
+def _validated(kind: type[Kind], values: Mapping[Key, object]) -> Kind:
     tree: dict[str, Any] = {}
     problems: dict[Place, str] = {}
     for key, value in values.items():
-        if key in settings():
+        if key in settings(kind):
             section = reduce(lambda inside, name: inside.setdefault(name, {}), key[:-1], tree)
-            section[key[-1]] = _fitted(value, settings()[key])
+            section[key[-1]] = _fitted(value, settings(kind)[key])
         else:
-            problems[key] = _misplaced(key, value)
+            problems[key] = _misplaced(kind, key, value)
     try:
-        config = Config.model_validate(tree, strict=True)
+        config = kind.model_validate(tree, strict=True)
     except ValidationError as error:
         for details in error.errors():
-            place, sentence = _problem(details)
+            place, sentence = _problem(kind, details)
             problems.setdefault(place, sentence)
     if problems:
         others = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        raise ConfigError(problems[min(problems, key=_position)] + others)
+        first = min(problems, key=lambda place: _position(kind, place))
+        raise ConfigError(problems[first] + others)
     return config
 
 
@@ -166,56 +210,51 @@ def _fitted(value: object, schema: Mapping[str, Any]) -> object:
     return value
 
 
-def _position(place: Place) -> int:
+def _position(kind: type[Section], place: Place) -> int:
     """Where the schema has this setting, or else its innermost section; -1 for neither."""
     for length in range(len(place), 0, -1):
-        for index, known in enumerate(settings()):
+        for index, known in enumerate(settings(kind)):
             if known[:length] == place[:length]:
                 return index
     return -1
 
 
-def _misplaced(key: Key, value: object) -> str:
+def _misplaced(kind: type[Section], key: Key, value: object) -> str:
     """A sentence about a key that is not that of a setting."""
-    if key in sections():
-        example = ".".join(next(known for known in settings() if known[: len(key)] == key))
+    if key in sections(kind):
+        example = ".".join(next(known for known in settings(kind) if known[: len(key)] == key))
         return (
-            f"{_dotted(key)} is {_shown(value)}, but must be a section with settings like {example}"
+            f"{dotted(key)} is {shown(value)}, but must be a section with settings like {example}"
         )
-    if tuple(".".join(key).split(".")) in {*settings(), *sections()}:
+    if tuple(".".join(key).split(".")) in {*settings(kind), *sections(kind)}:
         *above, name = key[-1].split(".")
         path = " and ".join(f"{section}:" for section in above)
         return f"{key[-1]} is not a key in a file; write {name} below {path}"
-    return f"{_dotted(key)} is not a setting; {advice_on('.'.join(key))}"
+    return f"{dotted(key)} is not a setting; {advice_on('.'.join(key), kind)}"
 
 
-def _dotted(place: Place) -> str:
-    """A place as people write it, unless it is no name at all."""
-    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
-    dotted = "".join(parts).removeprefix(".")
-    return dotted if re.fullmatch(r"[\w.\[\]-]{1,60}", dotted) else _shown(dotted)
-
-
-def _problem(details: ErrorDetails) -> tuple[Place, str]:
+def _problem(kind: type[Section], details: ErrorDetails) -> tuple[Place, str]:
     """Where something is wrong, and a sentence about it."""
-    place, schema = _located(details["loc"])
+    place, schema = _located(kind, details["loc"])
     if details["type"] == "value_error":  # settings that contradict each other
-        return place, f"{_dotted(place)}.{details['ctx']['error']}"
+        return place, f"{dotted(place)}.{details['ctx']['error']}"
     if details["type"] == "extra_forbidden":  # in a list; elsewhere `_misplaced` has found it
         unknown = (*place, details["loc"][-1])
         advice = advice_on_name(str(unknown[-1]), schema["properties"])
-        return unknown, f"{_dotted(unknown)} is not a setting; {advice}"
+        return unknown, f"{dotted(unknown)} is not a setting; {advice}"
     return place, _refusal(place, schema, details)
 
 
-def _located(location: Place) -> tuple[Place, Mapping[str, Any]]:
+def _located(kind: type[Section], location: Place) -> tuple[Place, Mapping[str, Any]]:
     """The known part of Pydantic's location, and its JSON schema.
 
     What may follow is a name that is not known, or which type of several was tried.
     """
-    schema = json_schema()
+    schema = json_schema(kind)
     for depth, part in enumerate(location):
         names = schema.get("properties", {})
+        if is_mapping(schema) and isinstance(part, str):
+            return location[: depth + 1], schema["additionalProperties"]
         if isinstance(part, str) and part not in names:
             return location[:depth], schema
         schema = names[part] if isinstance(part, str) else schema["items"]
@@ -237,111 +276,4 @@ def _refusal(place: Place, schema: Mapping[str, Any], details: ErrorDetails) -> 
         allowed = limit_in_words(schema, _LIMITS[details["type"]])
     elif details["type"] == "string_type" and isinstance(value, int | float):
         allowed += "; put it in quotes"
-    return f"{_dotted(place)} is {_shown(value)}, but must be {allowed}"
-
-
-_BRIEF = reprlib.Repr()
-_BRIEF.maxstring = 60
-
-
-def _shown(value: object) -> str:
-    """A value as in YAML, shortened to fit a sentence."""
-    if value is None:
-        return "empty"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return _BRIEF.repr(list(value) if isinstance(value, tuple) else value)
-
-
-def _parse(text: str, where: Callable[[int], str], place: Place = ()) -> object:
-    """The value in a YAML text for `place`; `where` names a line of it in errors."""
-    try:
-        node = yaml.compose(text, _Composer)
-        return None if node is None else _value(node, place)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line, problem = (mark.line + 1 if mark else 1), str(error.problem)
-        if problem.startswith("but "):  # the sentence began in the context
-            problem = f"{error.context}, {problem}"
-    except ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
-        problem = f"the character {chr(error.character)!r} is not allowed"
-    except RecursionError:
-        line, problem = 1, "it is nested too deeply"
-    raise ConfigError(f"{where(line)}: {problem}")
-
-
-_TEXT = "tag:yaml.org,2002:str"
-_LIST = "tag:yaml.org,2002:seq"
-_MAPPING = "tag:yaml.org,2002:map"
-
-
-class _Composer(yaml.BaseLoader):
-    """YAML without aliases, which a few settings do not need and which can grow without bound."""
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-            raise ComposerError(None, None, "aliases such as *name are not supported", mark)
-        return super().compose_node(parent, index)
-
-
-def _value(node: yaml.Node, place: Place) -> object:
-    if node.tag not in (_TEXT, _LIST, _MAPPING):
-        raise ComposerError(None, None, f"the tag {node.tag!r} is not supported", node.start_mark)
-    if isinstance(node, yaml.MappingNode):
-        return _mapping(node, place)
-    if isinstance(node, yaml.SequenceNode):
-        return [_value(item, (*place, index)) for index, item in enumerate(node.value)]
-    is_plain = isinstance(node, yaml.ScalarNode) and node.style is None
-    return _scalar(node.value) if is_plain else node.value
-
-
-def _mapping(node: yaml.MappingNode, place: Place) -> dict[str, object]:
-    """A mapping whose keys are names, each once: PyYAML itself keeps the last of two."""
-    values: dict[str, object] = {}
-    for key, value in node.value:
-        if not isinstance(key, yaml.ScalarNode):
-            raise ComposerError(None, None, "a key must be a name", key.start_mark)
-        if key.value in values:
-            problem = f"{_dotted((*place, key.value))} is given twice"
-            raise ComposerError(None, None, problem, key.start_mark)
-        values[key.value] = _value(value, (*place, key.value))
-    return values
-
-
-_NUMBER = re.compile(r"[-+]?([0-9][0-9_]*(\.[0-9_]*)?|\.[0-9][0-9_]*)([eE][-+]?[0-9]+)?")
-
-
-def _scalar(text: str) -> object:
-    """A plain value by the rules of YAML 1.2; one too large for a number is left a text.
-
-    PyYAML follows version 1.1, where `off` is false, `3e-4` a text and `010` eight.
-    """
-    if text in ("", "~") or text.lower() == "null":
-        return None
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    digits = text.replace("_", "")
-    if not _NUMBER.fullmatch(text) or not math.isfinite(float(digits)):
-        return text
-    return int(digits) if digits.lstrip("+-").isdigit() else float(digits)
-
-
-class _Dumper(yaml.SafeDumper):
-    """Quotes texts that a reader of either version of YAML would take for something else."""
-
-
-def _text_node(dumper: _Dumper, text: str) -> yaml.Node:
-    style = None if isinstance(_scalar(text), str) else "'"
-    if not text.isprintable():
-        style = '"'  # with escapes: line breaks of other alphabets, and spaces that look like none
-    return dumper.represent_scalar(_TEXT, text, style=style)
-
-
-def _list_node(dumper: _Dumper, items: tuple[object, ...]) -> yaml.Node:
-    return dumper.represent_sequence(_LIST, items, flow_style=True)
-
-
-_Dumper.add_representer(str, _text_node)
-_Dumper.add_representer(tuple, _list_node)
+    return f"{dotted(place)} is {shown(value)}, but must be {allowed}"

@@ -12,7 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from keisei.config_schema import Config
+from keisei.config_schema import Config, Section
+from keisei.world_config import WorldConfig
 
 # A setting's or a section's place: ("seed",), ("ppo", "clip"), ("training", "parallel").
 Key = tuple[str, ...]
@@ -68,11 +69,23 @@ keisei train 'training.parallel.worker_profiles=[{temperature: 1.2}, {random_sta
 ```
 """
 
+_WORLDS = """\
+# Worlds
+
+A file that names a `game` describes a run in a world of many agents ([worlds.md](worlds.md)). It
+is written in the same way and has these settings instead. `rules` and `learner.settings` are
+mappings whose names depend on the game and on the kind of learner:
+
+```
+keisei train treasurehunt rules.agents=4 learner.settings.learning_rate=3e-4
+```
+"""
+
 
 @cache
-def json_schema() -> dict[str, Any]:
-    """The JSON schema of `Config`, its definitions put where it refers to them."""
-    schema = Config.model_json_schema()
+def json_schema(kind: type[Section] = Config) -> dict[str, Any]:
+    """The JSON schema of a kind of configuration, its definitions put where it refers to them."""
+    schema = kind.model_json_schema()
     definitions = schema.pop("$defs")
     resolved: dict[str, Any] = _resolved(schema, definitions)
     return resolved
@@ -88,19 +101,25 @@ def _resolved(part: Any, definitions: Mapping[str, Any]) -> Any:
 
 
 @cache
-def sections() -> dict[Key, str]:
+def sections(kind: type[Section] = Config) -> dict[Key, str]:
     """What each section is about, in the order of the schema."""
     return {
         key: schema["description"].partition("\n")[0]
-        for key, schema in _entries(json_schema())
+        for key, schema in _entries(json_schema(kind))
         if "properties" in schema
     }
 
 
 @cache
-def settings() -> dict[Key, dict[str, Any]]:
+def settings(kind: type[Section] = Config) -> dict[Key, dict[str, Any]]:
     """The JSON schema of every setting, in the order of the schema."""
-    return {key: schema for key, schema in _entries(json_schema()) if "properties" not in schema}
+    entries = _entries(json_schema(kind))
+    return {key: schema for key, schema in entries if "properties" not in schema}
+
+
+def is_mapping(schema: Mapping[str, Any]) -> bool:
+    """Whether a setting with this JSON schema holds values by names of any kind."""
+    return isinstance(schema.get("additionalProperties"), dict)
 
 
 def _entries(section: dict[str, Any], place: Key = ()) -> Iterator[tuple[Key, dict[str, Any]]]:
@@ -121,6 +140,8 @@ def allowed_values(schema: Mapping[str, Any]) -> str:
     match schema["type"]:
         case "null":
             return "null"
+        case "object" if is_mapping(schema):
+            return f"a mapping, each {allowed_values(schema['additionalProperties'])}"
         case "object":
             return f"a mapping with any of {', '.join(schema['properties'])}"
         case "boolean":
@@ -153,10 +174,10 @@ def limit_in_words(schema: Mapping[str, Any], limit: str) -> str:
     return f"{_LIMIT_WORDS[limit]} {int(number) if number == int(number) else number}"
 
 
-def advice_on(unknown: str) -> str:
+def advice_on(unknown: str, kind: type[Section] = Config) -> str:
     """What the writer of an unknown dotted key may have meant, or else which keys there are."""
-    known = [".".join(key) for key in (*sections(), *settings())]
-    section = _innermost_section(unknown)
+    known = [".".join(key) for key in (*sections(kind), *settings(kind))]
+    section = _innermost_section(unknown, kind)
     inside = {key.removeprefix(section): key for key in known if key.startswith(section)}
     by_last_name: dict[str, str] = {}
     for key in known:
@@ -171,9 +192,9 @@ def advice_on(unknown: str) -> str:
     return f"known are {', '.join(key for name, key in inside.items() if '.' not in name)}"
 
 
-def _innermost_section(unknown: str) -> str:
+def _innermost_section(unknown: str, kind: type[Section]) -> str:
     """The longest beginning of a dotted key that is a section, such as "training."; or ""."""
-    names = [f"{'.'.join(section)}." for section in sections()]
+    names = [f"{'.'.join(section)}." for section in sections(kind)]
     return max((name for name in names if unknown.startswith(name)), key=len, default="")
 
 
@@ -187,15 +208,22 @@ def advice_on_name(unknown: str, known: Iterable[str]) -> str:
 
 def configuration_page() -> str:
     """The Markdown of `docs/configuration.md`."""
-    parts = [_INTRODUCTION, "## At the top\n", *_tables(())]
-    for section, meaning in sections().items():
-        parts += [f"## `{'.'.join(section)}`\n", f"{meaning}\n", *_tables(section)]
-    return "\n".join(parts)
+    return "\n".join([_INTRODUCTION, *_parts(Config), _WORLDS, *_parts(WorldConfig)])
 
 
-def _tables(section: Key) -> Iterator[str]:
+def _parts(kind: type[Section]) -> Iterator[str]:
+    yield "## At the top\n"
+    yield from _tables(kind, ())
+    for section, meaning in sections(kind).items():
+        yield f"## `{'.'.join(section)}`\n"
+        yield f"{meaning}\n"
+        yield from _tables(kind, section)
+
+
+def _tables(kind: type[Section], section: Key) -> Iterator[str]:
     """The settings of a section, then what the mappings in its lists may hold."""
-    inside = {".".join(key): schema for key, schema in settings().items() if key[:-1] == section}
+    here = {key: schema for key, schema in settings(kind).items() if key[:-1] == section}
+    inside = {".".join(key): schema for key, schema in here.items()}
     yield _table(inside)
     for name, schema in inside.items():
         item = schema.get("items", {})
@@ -216,7 +244,7 @@ def _table(schemas: Mapping[str, Mapping[str, Any]]) -> str:
 def _as_yaml(default: object) -> str:
     if isinstance(default, list):
         return f"`[{', '.join(default)}]`"
-    return f"`{json.dumps(default) if isinstance(default, bool | None) else default}`"
+    return f"`{json.dumps(default) if isinstance(default, bool | dict | None) else default}`"
 
 
 def main() -> None:

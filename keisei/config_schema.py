@@ -95,7 +95,7 @@ class PPOConfig(Section):
 class CheckpointConfig(Section):
     """What is kept of a run on disk."""
 
-    interval: int = Field(50, ge=1, description="Updates between checkpoints.")
+    interval: int = Field(50, ge=1, description="Updates or epochs between checkpoints.")
     keep: int = Field(3, ge=1, le=1000, description="Newest checkpoints kept; the best is too.")
 
 
@@ -110,11 +110,16 @@ class EvaluationConfig(Section):
     )
 
 
-class LoggingConfig(Section):
+class MetricsConfig(Section):
     """Where figures go besides `metrics.jsonl` and TensorBoard."""
 
     wandb: Literal["off", "offline", "online"] = Field("off", description="Weights & Biases.")
     wandb_project: str = Field("keisei", min_length=1, description="Its project.")
+
+
+class LoggingConfig(MetricsConfig):
+    """Where figures go besides `metrics.jsonl` and TensorBoard, and games."""
+
     sample_games: int = Field(2, ge=0, le=1000, description="Games saved as KIF at an evaluation.")
 
 

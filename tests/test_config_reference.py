@@ -11,9 +11,16 @@ import pytest
 
 from keisei.config_reference import configuration_page, sections, settings
 from keisei.config_schema import Config, Section
+from keisei.world_config import WorldConfig
 
 ROOT = Path(__file__).parents[1]
-ABOUT_ALL_SETTINGS = {"config_schema.py", "config_loading.py", "config_reference.py"}
+ABOUT_ALL_SETTINGS = {
+    "config_schema.py",
+    "world_config.py",
+    "config_loading.py",
+    "config_reference.py",
+}
+KINDS = (Config, WorldConfig)
 
 
 def joined(path, name):
@@ -30,15 +37,16 @@ def sections_by_class(section, path=""):
 
 # The section, or "" for the whole, that an object of each class of the schema holds. A setting that
 # is a list of mappings stands for its entries too.
-HOLDS = dict(sections_by_class(Config))
+HOLDS = dict(entry for kind in KINDS for entry in sections_by_class(kind))
 
 
 def with_entries():
     """Every setting by its dotted name, those in the mappings of a list among them."""
-    for key, schema in settings().items():
-        yield ".".join(key), schema
-        for name, inner in schema.get("items", {}).get("properties", {}).items():
-            yield ".".join((*key, name)), inner
+    for kind in KINDS:
+        for key, schema in settings(kind).items():
+            yield ".".join(key), schema
+            for name, inner in schema.get("items", {}).get("properties", {}).items():
+                yield ".".join((*key, name)), inner
 
 
 ALL_SETTINGS = dict(with_entries())
@@ -62,9 +70,10 @@ def test_the_page_names_every_setting_with_its_range_default_and_meaning():
     assert f"{parallel}games_per_worker` | a whole number, at least 1, or null | `null` |" in page
     assert f"{parallel}worker_profiles` | a list, each a mapping with any of random_" in page
     assert "| `temperature` | a number, above 0, at most 10 | `1.0` |" in page
-    for key, schema in settings().items():
-        assert page.count(f"| `{'.'.join(key)}` |") == 1
-        assert schema["description"] in page
+    for kind, half in zip(KINDS, page.split("\n# Worlds\n"), strict=True):
+        for key, schema in settings(kind).items():
+            assert half.count(f"| `{'.'.join(key)}` |") == 1
+            assert schema["description"] in half
 
 
 def test_the_module_writes_the_page():
@@ -84,7 +93,7 @@ def test_every_setting_has_a_description_and_a_default(name):
 
 
 def test_every_section_says_what_it_is_about():
-    assert all(meaning.endswith(".") for meaning in sections().values())
+    assert all(meaning.endswith(".") for kind in KINDS for meaning in sections(kind).values())
 
 
 class SettingReads:

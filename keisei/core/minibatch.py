@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from keisei.core.experience_buffer import ExperienceBuffer
-from keisei.core.legal_pool import padded_legal
+from keisei.core.legal_pool import padded_legal, padded_width
 
 
 class Lesson(NamedTuple):
@@ -21,6 +21,8 @@ class Lesson(NamedTuple):
     advantage_scale: float
     """Advantages are normalised to (advantage - mean) / scale."""
     entropy_weight: float
+    version: int
+    """Of the weights that the update begins with."""
 
 
 class Minibatch(NamedTuple):
@@ -33,15 +35,19 @@ class Minibatch(NamedTuple):
     log_probs: Tensor
     advantages: Tensor
     returns: Tensor
+    lags: Tensor
+    """How many versions older the weights were that played."""
 
 
-def lesson_of(buffer: ExperienceBuffer, *, advantage_floor: float, entropy_weight: float) -> Lesson:
+def lesson_of(
+    buffer: ExperienceBuffer, *, advantage_floor: float, entropy_weight: float, version: int
+) -> Lesson:
     """The lesson of a rollout whose advantages are computed: normalised over its own steps."""
     own = buffer.advantages[: buffer.filled][buffer.trains[: buffer.filled]]
     if len(own) == 0:  # a past self moved everywhere
-        return Lesson(buffer, 0.0, 1.0, entropy_weight)
+        return Lesson(buffer, 0.0, 1.0, entropy_weight, version)
     scale = max(float(own.std()), advantage_floor, 1e-8)
-    return Lesson(buffer, float(own.mean()), scale, entropy_weight)
+    return Lesson(buffer, float(own.mean()), scale, entropy_weight, version)
 
 
 def own_steps(buffer: ExperienceBuffer) -> NDArray[np.int64]:
@@ -54,7 +60,7 @@ def minibatch_of(lesson: Lesson, chosen: NDArray[np.int64], device: torch.device
     buffer = lesson.buffer
     counts = buffer.legal_counts.reshape(-1)[chosen].astype(np.int64)
     starts = buffer.legal_starts.reshape(-1)[chosen]
-    legal = np.zeros((len(chosen), int(counts.max())), np.int16)
+    legal = np.zeros((len(chosen), padded_width(counts)), np.int16)
     padded_legal(buffer.legal_pool, starts, counts, legal)
     advantages = buffer.advantages.reshape(-1)[chosen]
     arrays = (
@@ -65,5 +71,6 @@ def minibatch_of(lesson: Lesson, chosen: NDArray[np.int64], device: torch.device
         buffer.log_probs.reshape(-1)[chosen],
         (advantages - np.float32(lesson.advantage_mean)) / np.float32(lesson.advantage_scale),
         buffer.returns.reshape(-1)[chosen],
+        (lesson.version - buffer.versions.reshape(-1)[chosen]).astype(np.float32),
     )
     return Minibatch(*(torch.from_numpy(array).to(device) for array in arrays))

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from keisei.config_schema import ModelConfig, PPOConfig
 from keisei.core.experience_buffer import ExperienceBuffer
 from keisei.core.legal_policy import choose_moves
+from keisei.core.legal_pool import padded_width
 from keisei.core.minibatch import Lesson, Minibatch, lesson_of, minibatch_of, own_steps
 from keisei.core.ppo_loss import ppo_losses
 from keisei.core.res_tower import model_factory
@@ -161,7 +162,7 @@ class PPOAgent:
 
     def _legal_tensor(self, legal: NDArray[np.uint16], counts: NDArray[Any]) -> Tensor:
         """[B, L] int16 on the device: action numbers fit, and torch can index with them."""
-        width = max(int(counts.max()), 1)
+        width = padded_width(counts)
         return torch.from_numpy(legal[:, :width].view(np.int16).copy()).to(self.device)
 
     def update(self, buffer: ExperienceBuffer, progress: float) -> dict[str, float]:
@@ -216,6 +217,7 @@ class PPOAgent:
             buffer,
             advantage_floor=self.config.advantage_floor,
             entropy_weight=entropy_weight,
+            version=self.version,
         )
 
     def _shuffled(self, steps: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:

@@ -145,13 +145,13 @@ def _new_lines(seen: list[str], now: list[str]) -> list[str]:
 
 
 def _plain_line(snapshot: TrainingSnapshot) -> str:
-    results = ", ".join(f"{name} {share:.0%}" for name, _, share in results_of(snapshot))
+    shares = ", ".join(f"{name} {share:.0%}" for name, _, share in results_of(snapshot))
     parts = [
-        f"update {snapshot.updates:,}",
+        f"{snapshot.round_name} {snapshot.updates:,}",
         f"step {snapshot.steps:,} of {snapshot.total_steps:,} ({done_share(snapshot):.1%})",
         f"{snapshot.steps_per_second:,.0f} steps/s",
         f"ETA {format_duration(snapshot.eta_seconds)}",
-        f"{snapshot.games:,} games ({results})",
+        f"{snapshot.games:,} games" + (f" ({shares})" if shares else ""),
         *(f"{label_of(name)} {format_figure(name, v)}" for name, v in snapshot.figures.items()),
     ]
     return " | ".join(parts)

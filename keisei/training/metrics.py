@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from keisei.config_schema import LoggingConfig
+from keisei.config_schema import MetricsConfig
 
 if TYPE_CHECKING:
     from wandb import Run
@@ -44,7 +44,7 @@ class MetricsLog:
     def __init__(
         self,
         folder: Path,
-        config: LoggingConfig,
+        config: MetricsConfig,
         *,
         run_name: str,
         settings: dict[str, Any],

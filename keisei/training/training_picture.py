@@ -51,15 +51,17 @@ class TrainingPicture:
         board = snapshot.board if width >= BOARD_FROM_WIDTH and not self._last else ""
         rows = _share_out_rows(snapshot, options.size.height, board)
         left_width = width - _BOARD_WIDTH if board else width
-        left = Group(_games(snapshot, rows.results), _learning(snapshot, left_width, rows))
+        panels = [_games(snapshot, rows.results)] if snapshot.results else []
+        left = Group(*panels, _learning(snapshot, left_width, rows))
         yield _progress(snapshot, last=self._last)
         if board:
-            right = _board(board, rows.results + rows.learning + 2)
+            between = 2 if snapshot.results else 0  # the borders of two panels
+            right = _board(snapshot, rows.results + rows.learning + between)
             yield _side_by_side(left, left_width, right)
         else:
             yield left
         if rows.workers:
-            yield _workers(snapshot.workers, rows.workers)
+            yield _workers(snapshot, rows.workers)
         yield _evaluations(snapshot.evaluations, rows.evaluations)
         if not self._last:
             yield Text()  # where the cursor waits, so that an echoed ^C does not wrap
@@ -85,8 +87,10 @@ def _share_out_rows(snapshot: TrainingSnapshot, height: int, board: str) -> _Row
     learning = max(1, math.ceil(figures / figures_a_row))
     endings = len(_endings(snapshot))
     results = max(_FEWEST_RESULTS, min(endings, room - learning - _FEWEST_EVALUATIONS))
+    results = results if snapshot.results else 0
     if board:
-        learning = max(learning, len(board.splitlines()) - 2 - results)
+        between = 2 if snapshot.results else 0
+        learning = max(learning, min(len(board.splitlines()) - between - results, room - 1))
     evaluations = min(max(3, len(snapshot.evaluations)), max(1, room - learning - results))
     return _Rows(results, learning, evaluations, workers, figures_a_row)
 
@@ -110,7 +114,7 @@ def _progress(snapshot: TrainingSnapshot, *, last: bool) -> Panel:
     bar.add_column(no_wrap=True, justify="right")
     bar.add_row(ProgressBar(1.0, done), Text(f"{done:.1%}", "bold"), Text(when, "bold cyan"))
     counts = (
-        f"update {snapshot.updates:,}",
+        f"{snapshot.round_name} {snapshot.updates:,}",
         f"{snapshot.steps:,} of {snapshot.total_steps:,} steps",
         f"{snapshot.steps_per_second:,.0f} steps/s",
     )
@@ -172,10 +176,11 @@ def _figure_cells(snapshot: TrainingSnapshot, name: str, spark_width: int) -> tu
     return Text(label_of(name)), Text(format_figure(name, value), style), Text(spark, "cyan")
 
 
-def _workers(lines: list[str], rows: int) -> Panel:
+def _workers(snapshot: TrainingSnapshot, rows: int) -> Panel:
+    lines = snapshot.workers
     hidden = len(lines) - rows
     shown = lines if hidden <= 0 else [*lines[: rows - 1], f"… and {hidden + 1} more"]
-    return _panel(Group(*(_line(line) for line in shown)), "Workers", rows)
+    return _panel(Group(*(_line(line) for line in shown)), snapshot.workers_title, rows)
 
 
 def _evaluations(lines: list[str], rows: int) -> Panel:
@@ -183,12 +188,12 @@ def _evaluations(lines: list[str], rows: int) -> Panel:
     return _panel(Group(*shown), "Evaluation", rows)
 
 
-def _board(board: str, rows: int) -> Panel:
-    text = Text(board, no_wrap=True)
+def _board(snapshot: TrainingSnapshot, rows: int) -> Panel:
+    text = Text(snapshot.board, no_wrap=True)
     text.highlight_regex(r"(?<=\s)\+?[A-Z](?= )", "bold")
     text.highlight_regex(r"(?<=\s)\+?[a-z](?= )", "magenta")
     text.highlight_regex(r" \.", "dim")
-    return _panel(Align.center(text, vertical="middle"), "A game", rows)
+    return _panel(Align.center(text, vertical="middle"), snapshot.board_title, rows)
 
 
 def _line(text: str, style: str = "") -> Text:

@@ -15,10 +15,11 @@ _BARS = "▁▂▃▄▅▆▇█"
 class TrainingSnapshot:
     """How a training run stands.
 
-    `seconds` is the time trained in this sitting. `reasons` counts why games ended. `figures` holds
-    the latest value of each, `history` its recent ones. `evaluations` has a line each, newest last.
-    `board` is the text of one running game, or empty. `shares` says what the time was spent on.
-    `workers` has a line for each worker process.
+    `seconds` is the time trained in this sitting. `results` counts how games ended and `reasons`
+    why; both are empty where games have no winner. `figures` holds the latest value of each,
+    `history` its recent ones. `evaluations` has a line each, newest last. `board` is the text of
+    one running game, or empty. `shares` says what the time was spent on. `workers` has a line for
+    each worker process, or for whoever `workers_title` says. `round_name` is what `updates` counts.
     """
 
     run: str
@@ -29,10 +30,7 @@ class TrainingSnapshot:
     steps_per_second: float
     eta_seconds: float | None
     games: int
-    black_wins: int
-    white_wins: int
-    draws: int
-    cut: int
+    results: dict[str, int]
     reasons: dict[str, int]
     figures: dict[str, float]
     history: dict[str, list[float]]
@@ -40,6 +38,9 @@ class TrainingSnapshot:
     board: str
     shares: dict[str, float]
     workers: list[str]
+    workers_title: str = "Workers"
+    board_title: str = "A game"
+    round_name: str = "update"
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
@@ -90,13 +91,9 @@ def done_share(snapshot: TrainingSnapshot) -> float:
 
 def results_of(snapshot: TrainingSnapshot) -> list[tuple[str, int, float]]:
     """(name, count, share of the games) of each result."""
-    counts = {
-        "black wins": snapshot.black_wins,
-        "white wins": snapshot.white_wins,
-        "draws": snapshot.draws,
-        "cut": snapshot.cut,
-    }
-    return [(name, count, count / max(1, snapshot.games)) for name, count in counts.items()]
+    return [
+        (name, count, count / max(1, snapshot.games)) for name, count in snapshot.results.items()
+    ]
 
 
 def label_of(name: str) -> str:

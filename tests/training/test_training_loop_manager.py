@@ -136,10 +136,9 @@ def test_the_display_sees_all_games_of_this_sitting(tmp_path):
     run.go()
     last = run.display.snapshots[-1]
     assert last.games == sum(rollout.games for rollout in seen) == run.trainer.games > 0
-    assert last.black_wins == sum(rollout.black_wins for rollout in seen)
-    assert last.white_wins == sum(rollout.white_wins for rollout in seen)
-    assert last.draws == sum(rollout.draws for rollout in seen)
-    assert last.cut == sum(rollout.cut for rollout in seen)
+    for name in ("black wins", "white wins", "draws", "cut"):
+        counts = [getattr(rollout, name.replace(" ", "_")) for rollout in seen]
+        assert last.results[name] == sum(counts)
     assert Counter(last.reasons) == sum((rollout.reasons for rollout in seen), Counter())
 
 

@@ -50,6 +50,7 @@ class Part(NamedTuple):
     advantage_mean: float
     advantage_scale: float
     entropy_weight: float
+    version: int
 
     @property
     def size(self) -> int:
@@ -66,7 +67,7 @@ class Part(NamedTuple):
         return cls(*_PART.unpack(data))
 
 
-_PART = struct.Struct("<qqqddd")
+_PART = struct.Struct("<qqqdddq")
 
 
 def memory_for(agent: PPOAgent, shape: LearnerShape) -> SharedMemory:

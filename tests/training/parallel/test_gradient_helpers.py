@@ -28,7 +28,7 @@ from tests.core.small import bits, one_thread, played_games, small_agent
 
 STEPS, GAMES = 5, 8
 SETTINGS = {"minibatch": 10, "epochs": 2, "learning_rate": 0.01, "target_kl": 100.0}
-LESSON = (0.1, 0.7, 0.01)
+LESSON = (0.1, 0.7, 0.01, 3)
 
 
 @pytest.fixture(scope="module", autouse=True)
