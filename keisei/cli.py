@@ -62,18 +62,18 @@ def train(
         bool, typer.Option("--debug-serial", help="Do it all in one process, to use a debugger.")
     ] = False,
 ) -> None:
-    """Train by self-play, with a live display; Ctrl-C saves and stops."""
+    """Train, with a live display: shogi by self-play, or the agents of a world. Ctrl-C saves."""
     from keisei.core.ppo_agent import NonFiniteLossError
     from keisei.training.checkpoint_format import CheckpointError
     from keisei.training.parallel.worker_supervisor import WorkersLostError
-    from keisei.training_session import Switches, TrainingSession
+    from keisei.training_start import Switches, begin, go_on
 
     switches = Switches(trace=trace, debug_serial=debug_serial)
     with _one_sentence_for_bad_input():
         if resume is None:
-            session = TrainingSession.begin(settings or [], switches)
+            session = begin(settings or [], switches)
         else:
-            session = TrainingSession.resume(resume, settings or [], switches)
+            session = go_on(resume, settings or [], switches)
     try:
         finished = session.run(sys.stdout)
     except (CheckpointError, NonFiniteLossError, WorkersLostError) as error:
@@ -238,6 +238,23 @@ def collect(
             typer.echo(json.dumps(result, indent=1))
         else:
             Console().print(report.collect_table(result))
+
+
+@bench_app.command(epilog="Example: keisei bench worlds --json")
+def worlds(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    rounds: Annotated[int, typer.Option(min=1, help="How often all sides take turns.")] = 5,
+    seconds: Annotated[float, typer.Option(min=0.01, help="Length of one turn.")] = 2.0,
+) -> None:
+    """Agent-steps a second of worlds of many agents, with and without learning."""
+    from keisei.bench import report
+    from keisei.bench.worlds import bench_worlds
+
+    result = bench_worlds(rounds=rounds, seconds=seconds)
+    if as_json:
+        typer.echo(json.dumps(result, indent=1))
+    else:
+        Console().print(report.worlds_table(result))
 
 
 def _whole_numbers(text: str) -> list[int]:

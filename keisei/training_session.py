@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TextIO
 
-from keisei.config_loading import config_of
+from keisei.config_schema import Config
 from keisei.evaluation.model_player import evaluate_for_training
 from keisei.training.display import make_display
 from keisei.training.metrics import MetricsLog
@@ -46,9 +46,8 @@ class TrainingSession:
         )
 
     @classmethod
-    def begin(cls, words: list[str], switches: Switches = _PLAIN) -> TrainingSession:
+    def begin(cls, config: Config, switches: Switches = _PLAIN) -> TrainingSession:
         """A new run; nothing is left behind when the settings are wrong."""
-        config = config_of(words)
         folder = RunFolder.create(config)
         trainer = None
         try:

@@ -69,3 +69,15 @@ def collect_table(report: dict[str, Any]) -> RenderableType:
 
 def _number(rate: float | None) -> str:
     return "" if rate is None else f"{rate:,.0f}"
+
+
+def worlds_table(report: dict[str, Any]) -> Table:
+    """The result of `bench_worlds` as a table."""
+    table = Table(title="Worlds, one process, one thread")
+    table.add_column("")
+    table.add_column("agent-steps/s", justify="right")
+    table.add_column("times Sorrel", justify="right")
+    for name, rate in report["agent_steps_per_second"].items():
+        times = report["times_sorrel"].get(name)
+        table.add_row(name, f"{rate:,.0f}", "" if times is None else f"{times:,.0f}")
+    return table

@@ -6,9 +6,8 @@ agents. An epoch is `max_turns` turns from a world set up anew; after it the age
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,32 +16,15 @@ from keisei.gridworld.agent import Agent
 from keisei.gridworld.agent_places import AgentPlaces
 from keisei.gridworld.cells import Cells
 from keisei.gridworld.errors import WorldError
+from keisei.gridworld.game import EpochResult, Game
 from keisei.gridworld.model import Model, ModelMaker, States
 from keisei.gridworld.world import World
 
 Observe = Literal["in_turn", "together"]
+__all__ = ["Environment", "EpochResult", "Observe"]
 
 
-class EpochResult(NamedTuple):
-    """What an epoch brought."""
-
-    epoch: int
-    turns: int
-    rewards: NDArray[np.float64]
-    """[N] what each agent got, the mean over the copies."""
-    figures: list[dict[str, float]]
-    """Of each agent's last train step, such as its loss."""
-    counts: dict[str, float]
-    """What the game itself counts, see `Environment.counts`."""
-    seconds: float
-
-    @property
-    def total_reward(self) -> float:
-        """What all agents together got, the mean over the copies."""
-        return float(self.rewards.sum())
-
-
-class Environment:
+class Environment(Game):
     """A game of N agents in B copies of a world; games subclass it.
 
     A game writes `setup_agents` and `populate_environment`, and may write `start_epoch_action`,
@@ -61,6 +43,7 @@ class Environment:
         seed: int = 0,
         agent_seeds: Sequence[int] | None = None,
     ) -> None:
+        super().__init__()
         if max_turns < 1:
             raise WorldError(f"An epoch has at least one turn, not {max_turns}.")
         if observe not in ("in_turn", "together"):
@@ -68,13 +51,10 @@ class Environment:
         self.world, self.max_turns, self.observe = world, max_turns, observe
         self._make_model, self._seed, self._agent_seeds = make_model, seed, agent_seeds
         self._models_made = 0
-        self.epoch = 0
-        """How many epochs have been run."""
         self.agents = self._numbered(self.setup_agents())
         self._changing = [kind for kind in world.kinds if kind.has_transition()]
         shape = (len(self.agents), world.copies)
         self.rewards = np.zeros(shape)
-        """[N, B] what each agent got in this epoch."""
         self.active: NDArray[np.bool_] = np.ones(shape, np.bool_)
         """[N, B] whose episode is not over."""
         self.reset()
@@ -88,16 +68,6 @@ class Environment:
     def populate_environment(self) -> None:
         """Fill the empty world and put the agents into it; called at the start of each epoch."""
         raise NotImplementedError
-
-    def start_epoch_action(self, epoch: int) -> None:
-        """Called when the world of an epoch is set up."""
-
-    def end_epoch_action(self, epoch: int) -> None:
-        """Called when an epoch has been played, before the agents train."""
-
-    def counts(self) -> dict[str, float]:
-        """What is worth watching besides rewards: called at the end of each epoch."""
-        return {}
 
     # Setting up
 
@@ -133,6 +103,7 @@ class Environment:
         """Set the world up anew, and the agents in it."""
         self.world.clear()
         self.rewards[...] = 0.0
+        self.steps = 0
         self.active[...] = True
         for agent in self.agents:
             agent.reset()
@@ -178,6 +149,7 @@ class Environment:
         world, active = self.world, self.active[agent.number]
         if not active.any():
             return
+        self.steps += int(np.count_nonzero(active))
         reward = self._checked(agent, "act", agent.act(world, action), np.float32)
         reward = np.where(active, reward, np.float32(0))
         self.rewards[agent.number] += reward
@@ -200,88 +172,28 @@ class Environment:
             f"[{self.world.copies}], and gave one of shape {list(array.shape)}."
         )
 
-    # An epoch, and many
+    # An epoch
 
-    def play_epoch(self, watch: Callable[[World], None] | None = None) -> None:
-        """Set the world up and take turns until everybody is done; `watch` sees each turn."""
-        self.reset()
-        self.start_epoch_action(self.epoch)
-        for agent in self.agents:
-            agent.model.start_epoch_action(self.epoch)
-        while self.world.turn < self.max_turns and self.active.any():
-            if watch is not None:
-                watch(self.world)
-            self.take_turn()
-        self.end_epoch_action(self.epoch)
-        for agent in self.agents:
-            agent.model.end_epoch_action(self.epoch)
+    def is_over(self) -> bool:
+        """Whether the last turn was taken, or everybody is done."""
+        return self.world.turn >= self.max_turns or not self.active.any()
 
-    def train(self, train_steps: int) -> list[dict[str, float]]:
-        """So many train steps of every agent; the figures of each agent's last."""
-        figures: list[dict[str, float]] = [{} for _ in self.agents]
-        for agent in self.agents:
-            for _ in range(train_steps):
-                figures[agent.number] = agent.model.train_step() or figures[agent.number]
-        return figures
+    def turns(self) -> int:
+        """How many turns this epoch has had."""
+        return self.world.turn
 
-    def run_epoch(
-        self, *, train_steps: int = 1, watch: Callable[[World], None] | None = None
-    ) -> EpochResult:
-        """Play an epoch and train the agents."""
-        started = time.perf_counter()
-        self.play_epoch(watch)
-        rewards, counts = self.rewards.mean(axis=1), self.counts()
-        result = EpochResult(
-            epoch=self.epoch,
-            turns=self.world.turn,
-            rewards=rewards,
-            figures=self.train(train_steps),
-            counts=counts,
-            seconds=time.perf_counter() - started,
-        )
-        self.epoch += 1
-        return result
-
-    def run_experiment(
-        self,
-        epochs: int,
-        *,
-        train_steps: int = 1,
-        log: Callable[[EpochResult], None] | None = None,
-        watch: Callable[[World], None] | None = None,
-    ) -> list[EpochResult]:
-        """Run so many epochs more; `log` is called after each one."""
-        results = []
-        for _ in range(epochs):
-            result = self.run_epoch(train_steps=train_steps, watch=watch)
-            results.append(result)
-            if log is not None:
-                log(result)
-        return results
+    def watched(self) -> World:
+        """The world, before each turn."""
+        return self.world
 
     # Going on later
 
     def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """All that the next epoch depends on: arrays by name, and JSON. Between epochs only."""
-        arrays: dict[str, NDArray[Any]] = {"random_state": self.world.random_state.copy()}
-        values: dict[str, Any] = {"epoch": self.epoch, "agents": []}
-        for agent in self.agents:
-            its_arrays, its_values = agent.model.state()
-            arrays |= {f"agent{agent.number}.{name}": a for name, a in its_arrays.items()}
-            values["agents"].append(its_values)
-        return arrays, values
+        arrays, values = super().state()
+        return {**arrays, "random_state": self.world.random_state.copy()}, values
 
     def load_state(self, arrays: Mapping[str, NDArray[Any]], values: Mapping[str, Any]) -> None:
         """Go on from what `state` gave, in a game set up alike."""
-        if len(values["agents"]) != len(self.agents):
-            raise WorldError(
-                f"The state is of {len(values['agents'])} agents, this game has {len(self.agents)}."
-            )
+        super().load_state(arrays, values)
         self.world.random_state[...] = arrays["random_state"]
-        self.epoch = values["epoch"]
-        for agent, its_values in zip(self.agents, values["agents"], strict=True):
-            prefix = f"agent{agent.number}."
-            its_arrays = {
-                k.removeprefix(prefix): a for k, a in arrays.items() if k.startswith(prefix)
-            }
-            agent.model.load_state(its_arrays, its_values)

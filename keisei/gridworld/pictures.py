@@ -52,9 +52,7 @@ def save_gif(pictures: Sequence[Picture], path: Path) -> None:
         raise ValueError("a film needs at least one picture")
     path.parent.mkdir(parents=True, exist_ok=True)
     first, *others = (Image.fromarray(picture) for picture in pictures)
-    first.save(
-        path, save_all=True, append_images=others, duration=MILLISECONDS_A_TURN, loop=0
-    )
+    first.save(path, save_all=True, append_images=others, duration=MILLISECONDS_A_TURN, loop=0)
 
 
 class Recorder:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from keisei.config_loading import dump_config, load_config
+from keisei.config_loading import dump_config, load_any, load_config
 from keisei.config_schema import Config
 from keisei.training.checkpoints import CheckpointStore
+from keisei.world_config import WorldConfig
 
 
 class RunFolder:
@@ -18,7 +19,7 @@ class RunFolder:
         self.games = path / "games"
 
     @classmethod
-    def create(cls, config: Config) -> RunFolder:
+    def create(cls, config: Config | WorldConfig) -> RunFolder:
         """A new folder named after the config and the time, with the config in it."""
         stamp = time.strftime("%Y%m%d-%H%M%S")
         for number in range(1, 1000):
@@ -40,7 +41,7 @@ class RunFolder:
             raise ValueError(f"{path} is not a run: it has no config.yaml")
         return cls(path)
 
-    def save_config(self, config: Config) -> None:
+    def save_config(self, config: Config | WorldConfig) -> None:
         """Write the settings, whole or not at all."""
         unfinished = self.path / ".config.yaml"
         unfinished.write_text(dump_config(config))
@@ -49,6 +50,10 @@ class RunFolder:
     def load_config(self, overrides: list[str]) -> Config:
         """The settings the run was started with, and what is to be different from now on."""
         return load_config(self.path / "config.yaml", overrides)
+
+    def is_of_a_world(self) -> bool:
+        """Whether the run trains the agents of a world, not a player of shogi."""
+        return isinstance(load_any(self.path / "config.yaml"), WorldConfig)
 
     def checkpoints(self, keep: int) -> CheckpointStore:
         """The store of its checkpoints."""

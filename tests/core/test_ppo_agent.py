@@ -244,6 +244,41 @@ class TestLosses:
         )
         assert expected["clip_share"] == 0.8
 
+    def losses_and_gradient(self, agent, batch):
+        losses = agent.losses(batch, 0.05)
+        parameters = list(agent.model.parameters())
+        return losses, torch.autograd.grad(losses["loss"], parameters)
+
+    def test_steps_of_older_weights_are_clipped_around_where_the_update_began(self):
+        agent = small_agent(clip=0.2)
+        batch = self.minibatch(agent)
+        lags = torch.tensor([0.0, 1.0, 3.0, 1.0, 3.0])
+        shift = torch.tensor([-0.05, 0.6, -0.6, 0.6, -0.6])
+        began = shift * lags / (1 + lags)
+        weights = began.exp().clamp(max=2.0)
+        same = batch._replace(
+            log_probs=batch.log_probs + began, advantages=batch.advantages * weights
+        )
+        old, old_gradient = self.losses_and_gradient(agent, batch._replace(lags=lags))
+        new, new_gradient = self.losses_and_gradient(agent, same)
+        assert {name: float(value.detach()) for name, value in old.items()} == pytest.approx(
+            {name: float(value.detach()) for name, value in new.items()}, abs=1e-5
+        )
+        for mine, theirs in zip(old_gradient, new_gradient, strict=True):
+            torch.testing.assert_close(mine, theirs, rtol=1e-3, atol=1e-5)
+
+    def test_no_step_of_older_weights_counts_more_than_twice(self):
+        agent = small_agent(clip=0.2)
+        batch = self.minibatch(agent)
+        unlikely = batch._replace(
+            log_probs=batch.log_probs - 8.0,
+            advantages=torch.ones(5),
+            lags=torch.full((5,), 1.0),
+        )
+        with torch.no_grad():
+            gain = -float(agent.losses(unlikely, 0.0)["policy_loss"])
+        assert gain == pytest.approx(2.0 * 1.2)
+
     def test_its_gradient_equals_finite_differences(self):
         agent = small_agent(clip=0.2)
         batch = self.minibatch(agent)

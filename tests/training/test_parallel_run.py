@@ -7,6 +7,7 @@ import signal
 
 import pytest
 
+from keisei.config_loading import config_of
 from keisei.training.metrics import read_metrics
 from keisei.training.run_folder import RunFolder
 from keisei.training_session import Switches, TrainingSession
@@ -50,7 +51,7 @@ def trained(tmp_path_factory):
 def begin(folder, *settings, updates=4):
     """The folder of a finished run, trained in this process."""
     words = [*TINY, f"runs_folder={folder}", f"training.total_steps={updates * STEPS_AN_UPDATE}"]
-    assert TrainingSession.begin([*words, *settings]).run(io.StringIO())
+    assert TrainingSession.begin(config_of([*words, *settings])).run(io.StringIO())
     (run,) = folder.iterdir()
     return run
 
@@ -95,7 +96,7 @@ def test_a_sync_run_that_was_stopped_ends_as_one_that_was_not(trained, tmp_path)
 
 def test_the_same_run_in_one_process_ends_the_same(trained, tmp_path):
     words = [*TINY, *SYNC, f"runs_folder={tmp_path}"]
-    assert TrainingSession.begin(words, Switches(debug_serial=True)).run(io.StringIO())
+    assert TrainingSession.begin(config_of(words), Switches(debug_serial=True)).run(io.StringIO())
     (run,) = tmp_path.iterdir()
     assert_same_end(run, trained)
 

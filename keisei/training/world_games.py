@@ -1,0 +1,82 @@
+"""From the settings of a run to its game: one that ships, one in a file, or one of PettingZoo."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from keisei.core.world_models import model_maker
+from keisei.gridworld.environment import Environment
+from keisei.gridworld.errors import WorldError
+from keisei.gridworld.game import Game
+from keisei.gridworld.rules import dataclass_of
+from keisei.world_config import WorldConfig
+
+GAMES = ("treasurehunt", "cleanup", "tag", "iowa", "staghunt")
+PETTINGZOO = "pettingzoo:"
+
+
+def make_game(config: WorldConfig) -> Game:
+    """The game of a run, ready for its first epoch."""
+    make_model = model_maker(config.learner.kind, config.learner.settings)
+    if config.game.startswith(PETTINGZOO):
+        return _pettingzoo_game(config, make_model)
+    game = _game_class(config.game)
+    rules = dataclass_of(game.Rules, config.rules, f"the rules of {config.game}")
+    return game(make_model, rules, copies=config.copies, seed=config.seed, observe=config.observe)
+
+
+def _pettingzoo_game(config: WorldConfig, make_model: Any) -> Game:
+    try:
+        from keisei.gridworld.pettingzoo_game import pettingzoo_game
+    except ModuleNotFoundError as error:
+        raise WorldError(str(error)) from None
+    return pettingzoo_game(
+        config.game.removeprefix(PETTINGZOO),
+        make_model,
+        copies=config.copies,
+        seed=config.seed,
+        options=_checked_options(config.rules),
+    )
+
+
+def _checked_options(rules: Mapping[str, Any]) -> dict[str, Any]:
+    """What a PettingZoo environment is made with; it checks the names itself."""
+    return dict(rules)
+
+
+def _game_class(name: str) -> Any:
+    """A game's class: of a shipped game by its name, of another by file.py:Class."""
+    if name in GAMES:
+        module = importlib.import_module(f"keisei.gridworld.examples.{name}")
+        return getattr(module, name.capitalize())
+    file, colon, class_name = name.rpartition(":")
+    if not colon:
+        raise WorldError(
+            f"There is no game {name!r}: known are {', '.join(GAMES)}; your own is file.py:Class, "
+            "one of PettingZoo is pettingzoo:module:function."
+        )
+    found = getattr(_module_in(Path(file)), class_name, None)
+    if not (isinstance(found, type) and issubclass(found, Environment)):
+        raise WorldError(f"{file} has no game {class_name}, which would be an Environment.")
+    return found
+
+
+def _module_in(path: Path) -> Any:
+    """The module in a file, imported once."""
+    if not path.is_file():
+        raise WorldError(f"The game's file {path} does not exist.")
+    name = f"keisei_game_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise WorldError(f"{path} is not a Python file.")
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise WorldError(f"{path} cannot be run: {type(error).__name__}: {error}") from error
+    return module
