@@ -33,6 +33,8 @@ class Environment(Game):
     agent_seeds: of the agents' models; by default they come from `seed` and the agent's number.
     """
 
+    agents: list[Agent]
+
     def __init__(
         self,
         world: World,

@@ -44,7 +44,10 @@ class GameAgent(Protocol):
     """Who has a model."""
 
     number: int
-    model: Model
+
+    @property
+    def model(self) -> Model:
+        """Its own model."""
 
 
 class Game:

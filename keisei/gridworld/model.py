@@ -40,7 +40,9 @@ class Memory(Protocol):
 class Model(Protocol):
     """What an agent decides with, and may learn with."""
 
-    memory: Memory
+    @property
+    def memory(self) -> Memory:
+        """Its own memory."""
 
     def take_action(self, states: States) -> NDArray[np.int64]:
         """[B] the action chosen for each of `states` [B, ...]."""

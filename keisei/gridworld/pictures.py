@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from keisei.gridworld.entity import Entity
 from keisei.gridworld.world import World
 
 Picture = NDArray[np.uint8]
@@ -29,7 +28,7 @@ def picture_of(world: World, copy: int = 0, *, cell: int = CELL_PIXELS) -> Pictu
     """Each cell as a square of `cell` pixels, the layers on top of each other."""
     rows, columns = world.height * cell, world.width * cell
     picture = np.zeros((rows, columns, 3), np.uint8)
-    tiles = np.stack([_tile(kind, cell) for kind in world.kinds])  # [K, cell, cell, 4]
+    tiles = np.stack([_tile(kind.sprite, kind.colour, cell) for kind in world.kinds])
     for layer in range(world.layers):
         kinds = world.map[copy, :, :, layer]
         image = tiles[kinds].transpose(0, 2, 1, 3, 4).reshape(rows, columns, 4)
@@ -63,6 +62,7 @@ class Recorder:
         self.pictures: list[Picture] = []
 
     def __call__(self, world: World) -> None:
+        """Take a picture."""
         self.pictures.append(picture_of(world, self._copy, cell=self._cell))
 
     def save(self, path: Path) -> None:
@@ -81,9 +81,9 @@ def _topmost(world: World, copy: int) -> NDArray[np.uint8]:
 
 
 @cache
-def _tile(kind: type[Entity], cell: int) -> NDArray[np.uint8]:
-    """[cell, cell, 4] the sprite of a kind, or its colour, with how opaque each pixel is."""
-    if kind.sprite is None:
-        return np.full((cell, cell, 4), (*kind.colour, 255), np.uint8)
-    with Image.open(kind.sprite) as image:
+def _tile(sprite: Path | None, colour: tuple[int, int, int], cell: int) -> NDArray[np.uint8]:
+    """[cell, cell, 4] a sprite, or else a colour, with how opaque each pixel is."""
+    if sprite is None:
+        return np.full((cell, cell, 4), (*colour, 255), np.uint8)
+    with Image.open(sprite) as image:
         return np.asarray(image.convert("RGBA").resize((cell, cell)), np.uint8)

@@ -27,7 +27,8 @@ def make_game(config: WorldConfig) -> Game:
         return _pettingzoo_game(config, make_model)
     game = _game_class(config.game)
     rules = dataclass_of(game.Rules, config.rules, f"the rules of {config.game}")
-    return game(make_model, rules, copies=config.copies, seed=config.seed, observe=config.observe)
+    made: Game = game(make_model, rules, copies=config.copies, seed=config.seed, observe=config.observe)
+    return made
 
 
 def _pettingzoo_game(config: WorldConfig, make_model: Any) -> Game:
