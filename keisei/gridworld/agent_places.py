@@ -29,6 +29,7 @@ class AgentPlaces:
         """Take everybody off the map."""
         self.present[...] = False
         self.facing[...] = DOWN
+        self.rows[...], self.columns[...] = 0, 0  # an absent agent still looks from somewhere
 
     def at(
         self,

@@ -21,6 +21,18 @@ def list_kind(flat_map, kind, found):
 
 
 @kernel(entry=True)
+def count_kind(kinds, kind, counts):
+    """How many cells of each copy hold a kind; kinds: [B, H, W, layers], counts: [B]."""
+    for copy in range(len(kinds)):
+        count = 0
+        for row in range(kinds.shape[1]):
+            for column in range(kinds.shape[2]):
+                for layer in range(kinds.shape[3]):
+                    count += kinds[copy, row, column, layer] == kind
+        counts[copy] = count
+
+
+@kernel(entry=True)
 def walk(kinds, layer, rows, columns, facing, present, headings, passable, values, rewards):
     """Move one agent in every copy, as far as the map lets it.
 

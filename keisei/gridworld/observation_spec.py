@@ -60,36 +60,40 @@ class ObservationSpec:
         sides = (world.height, world.width) if window is None else (window, window)
         self.image_shape = (channels, *sides)
         """Channels, rows and columns of the picture that an observation begins with."""
+        self._pixels = int(np.prod(self.image_shape))
         self.highest = float(world.layers) if form == "one_hot" else 1.0
         """No number of the picture is above it."""
 
     @property
     def shape(self) -> tuple[int]:
         """Of one observation: the picture, end to end, then the features."""
-        return (int(np.prod(self.image_shape)) + self._feature_count,)
+        return (self._pixels + self._feature_count,)
 
     def observe(self, world: World, agent: Agent) -> NDArray[np.float32]:
         """[B, *shape] what the agent sees in each copy; of its window only, so it is fast."""
-        image = self._whole_map(world) if self._radius is None else self._window(world, agent)
+        seen = np.zeros((world.copies, *self.shape), np.float32)
+        if self._radius is None:
+            seen[:, : self._pixels] = self._whole_map(world)
+        else:
+            self._look_around(world, agent, seen)
         if self._features is None:
-            return image
+            return seen
         features = np.asarray(self._features(world, agent), np.float32)
         if features.shape != (world.copies, self._feature_count):
             raise WorldError(
                 f"Features must be [copies, feature_count] = [{world.copies}, "
                 f"{self._feature_count}], and they are {list(features.shape)}."
             )
-        return np.concatenate((image, features), axis=1)
+        seen[:, self._pixels :] = features
+        return seen
 
-    def _window(self, world: World, agent: Agent) -> NDArray[np.float32]:
+    def _look_around(self, world: World, agent: Agent, seen: NDArray[np.float32]) -> None:
         places, number = world.agents, agent.number
-        seen = np.zeros((world.copies, int(np.prod(self.image_shape))), np.float32)
         where = (world.map, places.rows[number], places.columns[number], self._radius)
         if self._form == "one_hot":
             count_in_windows(*where, self._channels, self._outside, seen)
         else:
             colour_windows(*where, self._colours, self._colour_outside, seen)
-        return seen
 
     def _whole_map(self, world: World) -> NDArray[np.float32]:
         """[B, C * H * W]: the window whose middle is the middle of the map, without its excess."""

@@ -12,7 +12,7 @@ from keisei.gridworld.agent_places import AgentPlaces
 from keisei.gridworld.cells import Cells
 from keisei.gridworld.entity import Entity
 from keisei.gridworld.errors import WorldError
-from keisei.gridworld.map_kernels import list_kind
+from keisei.gridworld.map_kernels import count_kind, list_kind
 from keisei.gridworld.random_streams import draw_fractions, pick_distinct, seed_streams, toss
 
 Kind = type[Entity]
@@ -141,9 +141,10 @@ class World:
 
     def count(self, kind: Kind, *, layer: int | None = None) -> NDArray[np.int64]:
         """[B] how many cells of each copy hold a kind."""
-        of_layer = self.map if layer is None else self.map[..., self._checked_layer(layer)]
-        same = of_layer.reshape(self.copies, -1) == self.number_of(kind)
-        return np.asarray(np.count_nonzero(same, axis=1), np.int64)
+        chosen = slice(None) if layer is None else slice(self._checked_layer(layer), layer + 1)
+        counts = np.empty(self.copies, np.int64)
+        count_kind(self.map[..., chosen], self.number_of(kind), counts)
+        return counts
 
     # Changing it
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import importlib.util
 import sys
@@ -26,6 +27,8 @@ def make_game(config: WorldConfig) -> Game:
     if config.game.startswith(PETTINGZOO):
         return _pettingzoo_game(config, make_model)
     game = _game_class(config.game)
+    if not dataclasses.is_dataclass(getattr(game, "Rules", None)):
+        raise WorldError(f"{config.game} has no Rules, a dataclass of what can be set; write one.")
     rules = dataclass_of(game.Rules, config.rules, f"the rules of {config.game}")
     made: Game = game(make_model, rules, copies=config.copies, seed=config.seed, observe=config.observe)
     return made
