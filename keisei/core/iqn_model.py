@@ -1,0 +1,229 @@
+"""`IQNModel`: one agent of a world that learns by implicit quantile networks.
+
+Off-policy: all turns go to a replay `Buffer`, and each `train_step` is one gradient step on a batch
+drawn from it. Targets are n-step returns and quantiles of the target network for the action that
+the online network prefers (double DQN, van Hasselt et al., 2016).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
+from torch import Tensor, nn
+
+from keisei.core.exploration import SCHEDULES
+from keisei.core.iqn_network import IQNetwork, quantile_huber_loss
+from keisei.core.learner_state import (
+    generator_array,
+    load_generator,
+    load_module,
+    load_optimizer,
+    module_arrays,
+    named,
+    optimizer_arrays,
+    within,
+)
+from keisei.core.replay_buffer import Batch, Buffer, NothingToSampleError
+from keisei.gridworld.model import States
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=1)]
+
+
+@dataclass(
+    frozen=True,
+    kw_only=True,
+    config=ConfigDict(extra="forbid", strict=True, allow_inf_nan=False),
+)
+class IQNConfig:
+    """How an agent learns by IQN; values are checked, and never change."""
+
+    layer_size: Count = 250
+    n_frames: Count = 5
+    n_step: Count = 3
+    batch_size: Count = 64
+    memory_turns: Count = 1024
+    learning_rate: Annotated[float, Field(gt=0, le=1)] = 2.5e-4
+    tau: Share = 0.001
+    gamma: Share = 0.99
+    n_quantiles: Count = 12
+    sync_interval: Count = 200
+    max_grad_norm: Annotated[float, Field(gt=0)] = 10.0
+    epsilon: Share = 0.6
+    epsilon_schedule: Literal["geometric", "linear"] = "geometric"
+    epsilon_decay: Share = 0.0005
+    epsilon_floor: Share = 0.01
+    mixed_precision: bool = True
+
+
+class IQNModel:
+    """The networks of one agent in B copies of its world, with their own random generators."""
+
+    def __init__(
+        self,
+        observation_shape: tuple[int, ...],
+        actions: int,
+        *,
+        copies: int,
+        seed: int,
+        config: IQNConfig | None = None,
+    ) -> None:
+        self.config = config or IQNConfig()
+        self.generator = torch.Generator().manual_seed(seed)
+        inputs = self.config.n_frames * prod(observation_shape)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.network, self.target = (
+                IQNetwork(
+                    inputs,
+                    actions,
+                    layer_size=self.config.layer_size,
+                    generator=self.generator,
+                    mixed_precision=self.config.mixed_precision,
+                )
+                for _ in range(2)
+            )
+        self.target.requires_grad_(False)
+        self._sync()
+        self.optimizer = torch.optim.Adam(
+            self.network.parameters(), lr=self.config.learning_rate, fused=True
+        )
+        self.memory = _memory(observation_shape, copies, seed, self.config)
+        self._random = np.random.default_rng(seed)
+        self._actions = actions
+        self._schedule = SCHEDULES[self.config.epsilon_schedule](
+            start=self.config.epsilon,
+            decay=self.config.epsilon_decay,
+            floor=self.config.epsilon_floor,
+        )
+        self.epsilon = self._schedule(0)
+
+    def take_action(self, states: States) -> NDArray[np.int64]:
+        """[B] an action for each of `states` [B, ...]: the best, or with epsilon a random one."""
+        actions = self._random.integers(0, self._actions, len(states))
+        greedy = np.flatnonzero(self._random.random(len(states)) >= self.epsilon)
+        if len(greedy):
+            stacked = self.memory.current_state(states)
+            actions[greedy] = self._best_actions(torch.from_numpy(stacked[greedy]))
+        return actions
+
+    @torch.inference_mode()
+    def _best_actions(self, states: Tensor) -> NDArray[np.int64]:
+        """[B] by the mean of the quantiles, without noise; one set of taus serves all states."""
+        self.network.eval()
+        best = self.network(states, self._taus(1)).mean(dim=1).argmax(dim=1)
+        self.network.train()
+        answer: NDArray[np.int64] = best.numpy()
+        return answer
+
+    def _taus(self, batch_size: int) -> Tensor:
+        return torch.rand(batch_size, self.config.n_quantiles, generator=self.generator)
+
+    def start_epoch_action(self, epoch: int) -> None:
+        """Episodes begin anew; epsilon falls, and the target is synced every so many epochs."""
+        self.memory.start_episodes()
+        self.epsilon = self._schedule(epoch)
+        if epoch % self.config.sync_interval == 0:
+            self._sync()
+
+    def end_epoch_action(self, epoch: int) -> None:
+        """Nothing to finish."""
+
+    def _sync(self) -> None:
+        self.target.load_state_dict(self.network.state_dict())
+
+    def train_step(self) -> dict[str, float]:
+        """Take one gradient step; nothing while there is less than a batch to draw from."""
+        if len(self.memory) < self.config.batch_size:
+            return {}
+        try:
+            batch = self.memory.sample(self.config.batch_size)
+        except NothingToSampleError:
+            return {}
+        loss = self.loss(batch)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        norm = nn.utils.clip_grad_norm_(
+            self.network.parameters(), self.config.max_grad_norm, error_if_nonfinite=True
+        )
+        self.optimizer.step()
+        self._follow()
+        return {"loss": loss.item(), "grad_norm": float(norm), "epsilon": self.epsilon}
+
+    def loss(self, batch: Batch) -> Tensor:
+        """The quantile Huber loss of a batch, differentiable."""
+        taus = self._taus(len(batch.actions))
+        quantiles = self.network(torch.from_numpy(batch.states), taus)
+        predicted = _of_actions(quantiles, torch.from_numpy(batch.actions))
+        return quantile_huber_loss(predicted, taus, self.targets(batch))
+
+    @torch.no_grad()
+    def targets(self, batch: Batch) -> Tensor:
+        """[N, Q] returns, plus what the target network makes of the states behind them.
+
+        One set of taus serves all states here, drawn anew for each network: their embedding would
+        be a sixth of the arithmetic, and no state's target has another distribution for it.
+        """
+        next_states = torch.from_numpy(batch.next_states)
+        preferred = self.network(next_states, self._taus(1)).mean(dim=1).argmax(dim=1)
+        quantiles = self.target(next_states, self._taus(1))
+        weights = torch.from_numpy(batch.discounts * (1 - batch.dones)).unsqueeze(1)
+        returns = torch.from_numpy(batch.returns).unsqueeze(1)
+        return returns + weights * _of_actions(quantiles, preferred)
+
+    @torch.no_grad()
+    def _follow(self) -> None:
+        """Move the target's weights by the share tau towards the network's."""
+        torch._foreach_lerp_(
+            list(self.target.parameters()), list(self.network.parameters()), self.config.tau
+        )
+
+    def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Copies of all that the model goes on from: arrays by name, and JSON."""
+        memory_arrays, memory_values = self.memory.state()
+        arrays = {
+            **named("network", module_arrays(self.network)),
+            **named("target", module_arrays(self.target)),
+            **named("optimizer", optimizer_arrays(self.optimizer)),
+            **named("memory", memory_arrays),
+            "generator": generator_array(self.generator),
+        }
+        random = self._random.bit_generator.state
+        return arrays, {"memory": memory_values, "random": random, "epsilon": self.epsilon}
+
+    def load_state(self, arrays: Mapping[str, NDArray[Any]], values: Mapping[str, Any]) -> None:
+        """Go on from a copy of what `state` gave."""
+        load_module(self.network, within("network", arrays))
+        load_module(self.target, within("target", arrays))
+        load_optimizer(self.optimizer, within("optimizer", arrays))
+        self.memory.load_state(within("memory", arrays), values["memory"])
+        load_generator(self.generator, arrays["generator"])
+        self._random.bit_generator.state = values["random"]
+        self.epsilon = values["epsilon"]
+
+
+def _memory(
+    observation_shape: tuple[int, ...], copies: int, seed: int, config: IQNConfig
+) -> Buffer:
+    return Buffer(
+        config.memory_turns,
+        observation_shape,
+        copies=copies,
+        n_frames=config.n_frames,
+        n_step=config.n_step,
+        gamma=config.gamma,
+        seed=seed,
+    )
+
+
+def _of_actions(quantiles: Tensor, actions: Tensor) -> Tensor:
+    """[N, Q] of `quantiles` [N, Q, A], those of each row's action; actions: [N]."""
+    index = actions.view(-1, 1, 1).expand(-1, quantiles.shape[1], 1)
+    return quantiles.gather(2, index).squeeze(2)

@@ -1,0 +1,42 @@
+"""`NoisyLinear`: a linear layer that explores with its weights.
+
+Fortunato et al., Noisy Networks for Exploration (2018), the variant with independent Gaussian noise
+for every weight and its initial values (section 3.2).
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+INITIAL_SIGMA = 0.017
+
+
+class NoisyLinear(nn.Module):
+    """weight + sigma * noise, with new noise from `generator` at every pass while training.
+
+    Out of training mode the noise is left out.
+    """
+
+    def __init__(self, inputs: int, outputs: int, *, generator: torch.Generator) -> None:
+        super().__init__()
+        bound = math.sqrt(3 / inputs)
+        self.weight = nn.Parameter(torch.empty(outputs, inputs).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(outputs).uniform_(-bound, bound))
+        self.weight_sigma = nn.Parameter(torch.full((outputs, inputs), INITIAL_SIGMA))
+        self.bias_sigma = nn.Parameter(torch.full((outputs,), INITIAL_SIGMA))
+        self._generator = generator
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """[B, outputs] from `inputs` [B, inputs]."""
+        if not self.training:
+            return functional.linear(inputs, self.weight, self.bias)
+        weight = torch.addcmul(self.weight, self.weight_sigma, self._noise(self.weight))
+        bias = torch.addcmul(self.bias, self.bias_sigma, self._noise(self.bias))
+        return functional.linear(inputs, weight, bias)
+
+    def _noise(self, parameter: Tensor) -> Tensor:
+        return torch.empty_like(parameter, requires_grad=False).normal_(generator=self._generator)

@@ -1,0 +1,142 @@
+"""`RolloutMemory`: the turns since the last update, with what the policy said of them.
+
+| array | type | |
+|---|---|---|
+| states | float32 [T, B, F * S] | the last F observations of the episode, the newest last |
+| actions | int64 [T, B] | what was done |
+| log_probs | float32 [T, B] | its log-probability |
+| values | float32 [T, B] | the network's value of the state |
+| rewards | float32 [T, B] | what it brought |
+| dones, active, starts | bool [T, B] | as in the replay `Buffer` |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_FIRST_TURNS = 128
+
+
+class RolloutMemory:
+    """Rows of B copies, as many as there are turns; the memory grows where they do not fit.
+
+    What the policy said of a turn is announced by `expect` before the turn is added.
+    """
+
+    states: NDArray[np.float32]
+    actions: NDArray[np.int64]
+    log_probs: NDArray[np.float32]
+    values: NDArray[np.float32]
+    rewards: NDArray[np.float32]
+    dones: NDArray[np.bool_]
+    active: NDArray[np.bool_]
+    starts: NDArray[np.bool_]
+
+    def __init__(
+        self, observation_shape: tuple[int, ...], *, copies: int, n_frames: int = 1
+    ) -> None:
+        size = prod(observation_shape)
+        self._layout: dict[str, tuple[type[np.generic], tuple[int, ...]]] = {
+            "states": (np.float32, (copies, n_frames * size)),
+            "actions": (np.int64, (copies,)),
+            "log_probs": (np.float32, (copies,)),
+            "values": (np.float32, (copies,)),
+            "rewards": (np.float32, (copies,)),
+            "dones": (np.bool_, (copies,)),
+            "active": (np.bool_, (copies,)),
+            "starts": (np.bool_, (copies,)),
+        }
+        for name, (kind, shape) in self._layout.items():
+            setattr(self, name, np.zeros((_FIRST_TURNS, *shape), kind))
+        self._earlier = np.zeros((copies, (n_frames - 1) * size), np.float32)
+        self._fresh = np.ones(copies, np.bool_)  # an episode begins with the copy's next turn
+        self._size = size
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget what is stored; episodes and their frames go on."""
+        self.turns = self._stored = 0
+        self._expected: tuple[NDArray[np.float32], ...] | None = None
+
+    def start_episodes(self) -> None:
+        """Begin an episode with the next turn of every copy, whether the last one ended or not."""
+        self._fresh[:] = True
+        self._earlier[:] = 0
+
+    def __len__(self) -> int:
+        """Turns of an agent in a copy that are stored: the active ones."""
+        return self._stored
+
+    def current_state(self, states: NDArray[Any]) -> NDArray[np.float32]:
+        """[B, F * S] the states that the new observations `states` [B, ...] make."""
+        flat = np.ascontiguousarray(states.reshape(len(states), -1), np.float32)
+        if self._earlier.shape[1] == 0:
+            return flat
+        return np.concatenate([self._earlier, flat], axis=1)
+
+    def expect(
+        self,
+        stacked: NDArray[np.float32],
+        log_probs: NDArray[np.float32],
+        values: NDArray[np.float32],
+    ) -> None:
+        """Announce what the policy said of the turn that will be added.
+
+        stacked [B, F * S]: its states of `current_state`; log_probs [B] of the actions chosen.
+        """
+        self._expected = stacked, log_probs, values
+
+    def add(
+        self,
+        states: NDArray[Any],
+        actions: NDArray[np.int64],
+        rewards: NDArray[np.float32],
+        dones: NDArray[np.bool_],
+        active: NDArray[np.bool_],
+    ) -> None:
+        """Store one turn of B copies, each array [B, ...], and what was announced of it."""
+        if self._expected is None:
+            raise RuntimeError(
+                "a turn was added for which the model was not asked: call take_action before each"
+            )
+        if self.turns == len(self.actions):
+            self._grow()
+        row = self.turns
+        self.states[row], self.log_probs[row], self.values[row] = self._expected
+        self.actions[row], self.rewards[row] = actions, rewards
+        self.dones[row], self.active[row] = dones, active
+        inactive = np.logical_not(active)
+        np.logical_or(self._fresh, inactive, out=self.starts[row])
+        np.logical_or(dones, inactive, out=self._fresh)
+        if self._earlier.shape[1]:
+            self._earlier[:] = self._expected[0][:, self._size :]
+            self._earlier[self._fresh] = 0
+        self._stored += int(np.count_nonzero(active))
+        self.turns += 1
+        self._expected = None
+
+    def _grow(self) -> None:
+        for name in self._layout:
+            array = getattr(self, name)
+            setattr(self, name, np.concatenate([array, np.zeros_like(array)]))
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Copies of all that the memory goes on from, by name."""
+        arrays = {name: getattr(self, name)[: self.turns].copy() for name in self._layout}
+        return {**arrays, "earlier": self._earlier.copy(), "fresh": self._fresh.copy()}
+
+    def load_state(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Go on from a copy of what `state` gave."""
+        self.clear()
+        self.turns = len(arrays["actions"])
+        while self.turns > len(self.actions):
+            self._grow()
+        for name in self._layout:
+            getattr(self, name)[: self.turns] = arrays[name]
+        self._earlier[:], self._fresh[:] = arrays["earlier"], arrays["fresh"]
+        self._stored = int(np.count_nonzero(self.active[: self.turns]))
