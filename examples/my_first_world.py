@@ -83,7 +83,7 @@ class BerryPatch(Environment):
 
     def setup_agents(self) -> list[Agent]:
         """Each gatherer sees 5 x 5 cells, has four actions and a model of its own."""
-        sight = ObservationSpec(self.world, self.world.kinds, window=5)
+        sight = ObservationSpec(self.world, self.world.kinds, window=5, outside=Wall)
         actions = ActionSpec(["up", "down", "left", "right"])
         return [Gatherer(sight, actions, self.new_model(sight, len(actions))) for _ in range(2)]
 

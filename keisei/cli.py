@@ -64,6 +64,7 @@ def train(
 ) -> None:
     """Train, with a live display: shogi by self-play, or the agents of a world. Ctrl-C saves."""
     from keisei.core.ppo_agent import NonFiniteLossError
+    from keisei.gridworld.errors import WorldError
     from keisei.training.checkpoint_format import CheckpointError
     from keisei.training.parallel.worker_supervisor import WorkersLostError
     from keisei.training_start import Switches, begin, go_on
@@ -76,7 +77,7 @@ def train(
             session = go_on(resume, settings or [], switches)
     try:
         finished = session.run(sys.stdout)
-    except (CheckpointError, NonFiniteLossError, WorkersLostError) as error:
+    except (CheckpointError, NonFiniteLossError, WorkersLostError, WorldError) as error:
         sys.stderr.write(f"keisei: {error}\n")
         raise typer.Exit(FAILED) from None
     if not finished:

@@ -65,7 +65,7 @@ def load_any(source: str | Path, overrides: Sequence[str] = ()) -> Config | Worl
     A source with a colon is a game of other code, as the setting `game` has it.
     """
     if isinstance(source, str) and ":" in source and not Path(source).exists():
-        tree: Tree = {"game": source, "name": re.sub(r"\W+", "-", source).strip("-")}
+        tree: Tree = {"game": source, "name": re.sub(r"[^A-Za-z0-9_]+", "-", source).strip("-_")}
     else:
         tree = _read_file(source)
     if "game" in tree:
@@ -83,8 +83,9 @@ def load_config(source: str | Path, overrides: Sequence[str] = ()) -> Config:
 
 def _load(kind: type[Kind], tree: Tree, overrides: Sequence[str]) -> Kind:
     flat = _flat(kind, (), tree)
-    # A section whose settings are all commented out is empty to YAML, and changes nothing.
-    values = {key: flat[key] for key in flat if flat[key] is not None or key not in sections(kind)}
+    # What has all its settings commented out is empty to YAML, and changes nothing.
+    groups = {*sections(kind), *(key for key, one in settings(kind).items() if is_mapping(one))}
+    values = {key: flat[key] for key in flat if flat[key] is not None or key not in groups}
     for override in overrides:
         values = _changed(kind, values, _read_override(kind, override))
     return _validated(kind, values)

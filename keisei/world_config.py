@@ -8,7 +8,8 @@ from pydantic import Field
 
 from keisei.config_schema import CheckpointConfig, MetricsConfig, Section
 
-Value = bool | int | float | str
+Scalar = bool | int | float | str
+Value = Scalar | list[Scalar]
 
 
 class LearnerConfig(Section):

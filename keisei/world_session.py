@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
 import torch
 
 from keisei.config_loading import load_any
+from keisei.gridworld.game import Game
 from keisei.training.display import make_display
 from keisei.training.metrics import MetricsLog
 from keisei.training.run_folder import RunFolder
@@ -25,28 +24,20 @@ _KEPT_BY_A_RUN = ("game", "rules", "copies", "observe", "learner", "seed")
 class WorldSession:
     """A run in a world that is ready to be trained, new or continued."""
 
-    def __init__(self, config: WorldConfig, folder: RunFolder, *, trace: bool) -> None:
+    def __init__(self, config: WorldConfig, game: Game, folder: RunFolder, *, trace: bool) -> None:
         if config.threads:
             torch.set_num_threads(config.threads)
         self._folder = folder
-        trace_path = folder.path / TRACE_FILE if trace else None
-        self._training = WorldTraining(
-            config, make_game(config), folder, Timeline(trace_path, "main", owner=True)
-        )
+        timeline = Timeline(folder.path / TRACE_FILE if trace else None, "main", owner=True)
+        self._training = WorldTraining(config, game, folder, timeline)
         self._notes: list[str] = []
         self._after_epoch: int | None = None
 
     @classmethod
     def begin(cls, config: WorldConfig, *, trace: bool) -> WorldSession:
         """A new run; nothing is left behind when the settings are wrong."""
-        folder = RunFolder.create(config)
-        try:
-            return cls(config, folder, trace=trace)
-        except BaseException:
-            shutil.rmtree(folder.path)
-            with suppress(OSError):
-                folder.path.parent.rmdir()  # unless there are other runs
-            raise
+        game = make_game(config)
+        return cls(config, game, RunFolder.create(config), trace=trace)
 
     @classmethod
     def resume(cls, path: Path, overrides: list[str], *, trace: bool) -> WorldSession:
@@ -57,7 +48,7 @@ class WorldSession:
             if getattr(config, name) != getattr(before, name):
                 raise ValueError(f"a resumed run keeps its {name}; start a new one")
         checkpoint, damaged = folder.checkpoints(config.checkpoints.keep).newest()
-        session = cls(config, folder, trace=trace)
+        session = cls(config, make_game(config), folder, trace=trace)
         if checkpoint is not None:
             session._training.load_checkpoint(checkpoint)
         folder.save_config(config)

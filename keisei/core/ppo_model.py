@@ -10,7 +10,7 @@ core, two seeds each: 355 as they are, 310 with a gamma of 0.99, and 355 with ta
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from math import prod
 from typing import Annotated, Any, NamedTuple
 
@@ -36,6 +36,7 @@ from keisei.core.return_scale import ReturnScale
 from keisei.core.rollout_kernels import advantages_and_returns, choose_actions, returns_so_far
 from keisei.core.rollout_memory import RolloutMemory
 from keisei.gridworld.model import States
+from keisei.gridworld.stack import Stack
 
 Width = Annotated[int, Field(ge=1, le=65536, strict=True)]
 
@@ -90,6 +91,7 @@ class PPOModel:
         config: PPOModelConfig | None = None,
     ) -> None:
         self.config = config or PPOModelConfig()
+        self._kind = (observation_shape, actions, copies)
         inputs = self.config.n_frames * prod(observation_shape)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -108,12 +110,9 @@ class PPOModel:
         """
         stacked = self.memory.current_state(states)
         with torch.inference_mode():
-            outputs = self.network(torch.from_numpy(stacked)).numpy()
-        fractions = torch.rand(len(stacked), generator=self.generator).numpy()
-        actions = np.empty(len(stacked), np.int64)
-        log_probs = np.empty(len(stacked), np.float32)
-        choose_actions(outputs, fractions, actions, log_probs)
-        self.memory.expect(stacked, log_probs, outputs[:, -1])
+            outputs = self.network(torch.from_numpy(stacked))
+        actions, log_probs = choices_of(outputs, torch.rand(len(stacked), generator=self.generator))
+        self.memory.expect(stacked, log_probs, outputs[:, -1].numpy())
         return actions
 
     def start_epoch_action(self, epoch: int) -> None:
@@ -126,14 +125,31 @@ class PPOModel:
     def train_step(self) -> dict[str, float]:
         """Learn from all turns since the last update, and forget them; the update's figures."""
         lesson = self._lesson()
-        if len(lesson.actions) == 0:
-            self.memory.clear()
-            return {}
-        losses = [self._learn(lesson.part(chosen)) for chosen in self._shuffled(len(lesson[0]))]
+        self.memory.clear()  # forgets, and leaves what the lesson is made of where it is
+        return {} if len(lesson.actions) == 0 else self.learn(lesson)
+
+    def draw_lesson(self, train_steps: int) -> Lesson | None:
+        """A copy of all turns since the last one, which are then forgotten; None without any.
+
+        That is what one train step learns from: with `train_steps` 0 everything stays.
+        """
+        if train_steps == 0:
+            return None
+        lesson = self._lesson()
         self.memory.clear()
-        return {
-            name: sum(float(one[name]) for one in losses) / len(losses) for name in losses[0]
-        } | {"reward_divisor": self._scale.divisor}
+        return None if len(lesson.actions) == 0 else Lesson(*(column.clone() for column in lesson))
+
+    def learn(self, lesson: Lesson) -> dict[str, float]:
+        """One update; torch raises RuntimeError if a gradient is not finite."""
+        sums: dict[str, float] = {}
+        parts = [self._learn(lesson.part(chosen)) for chosen in self.shuffled(len(lesson.actions))]
+        for losses in parts:
+            sums |= {name: sums.get(name, 0.0) + float(value) for name, value in losses.items()}
+        return self.figures({name: total / len(parts) for name, total in sums.items()})
+
+    def figures(self, losses: dict[str, float]) -> dict[str, float]:
+        """What there is to tell of an update, given the means of its losses."""
+        return {**losses, "reward_divisor": self._scale.divisor}
 
     def _lesson(self) -> Lesson:
         """The turns stored that can be trained on."""
@@ -174,7 +190,7 @@ class PPOModel:
         )
         return advantages, returns, trains
 
-    def _shuffled(self, turns: int) -> Iterator[Tensor]:
+    def shuffled(self, turns: int) -> Iterator[Tensor]:
         """The numbers of each minibatch's turns: all of them, in another order every epoch."""
         parts = max(round(turns / self.config.minibatch), 1)
         for _ in range(self.config.epochs):
@@ -190,6 +206,28 @@ class PPOModel:
         )
         self.optimizer.step()
         return {name: value.detach() for name, value in losses.items()}
+
+    def twin(self) -> PPOModel:
+        """A model of the same kind with weights and moments of its own, equal to these."""
+        twin = PPOModel(*self._kind[:2], copies=self._kind[2], seed=0, config=self.config)
+        twin.load_state(*self.state())
+        return twin
+
+    def adopt(self, other: PPOModel) -> None:
+        """Take over the weights of a twin."""
+        with torch.no_grad():
+            ours, theirs = self.network.parameters(), other.network.parameters()
+            torch._foreach_copy_(list(ours), list(theirs))
+
+    def stack_key(self) -> Hashable:
+        """Equal for models that can act and learn together."""
+        return PPOModel, self._kind, self.config
+
+    def stack(self, models: Sequence[PPOModel]) -> Stack:
+        """These models, of which this is one, as a stack."""
+        from keisei.core.ppo_stack import PPOStack
+
+        return PPOStack(models)
 
     def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Copies of all that the model goes on from: arrays by name, and JSON."""
@@ -210,23 +248,33 @@ class PPOModel:
         self._scale.load_state(values["scale"])
 
 
+def choices_of(outputs: Tensor, fractions: Tensor) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """[B] actions drawn by `fractions` [B] from what a network says [B, A + 1]; [B] log-probs."""
+    actions = np.empty(len(fractions), np.int64)
+    log_probs = np.empty(len(fractions), np.float32)
+    choose_actions(outputs.numpy(), fractions.numpy(), actions, log_probs)
+    return actions, log_probs
+
+
 def clipped_losses(outputs: Tensor, lesson: Lesson, config: PPOModelConfig) -> dict[str, Tensor]:
     """PPO's objective and its parts, each a mean over N turns, differentiable in "loss".
 
-    outputs: [N, A + 1] what the network says of the lesson's states.
+    outputs: [N, A + 1] what the network says of the lesson's states. Of several models at once
+    every tensor has one dimension more in front, [M, N, ...], and the losses are [M].
     """
-    log_probs = torch.log_softmax(outputs[:, :-1], dim=1)
-    taken = log_probs.gather(1, lesson.actions.unsqueeze(1)).squeeze(1)
+    log_probs = torch.log_softmax(outputs[..., :-1], dim=-1)
+    taken = log_probs.gather(-1, lesson.actions.unsqueeze(-1)).squeeze(-1)
     ratio = (taken - lesson.log_probs).exp()
     clipped = ratio.clamp(1 - config.clip, 1 + config.clip)
     gain = torch.minimum(ratio * lesson.advantages, clipped * lesson.advantages)
-    value_loss = (outputs[:, -1] - lesson.returns).square().mean()
-    entropy = -(log_probs.exp() * log_probs).sum(1).mean()
-    loss = config.value_coefficient * value_loss - gain.mean() - config.entropy * entropy
+    value_loss = (outputs[..., -1] - lesson.returns).square().mean(-1)
+    entropy = -(log_probs.exp() * log_probs).sum(-1).mean(-1)
+    policy_loss = -gain.mean(-1)
+    loss = config.value_coefficient * value_loss + policy_loss - config.entropy * entropy
     return {
         "loss": loss,
-        "policy_loss": -gain.mean(),
+        "policy_loss": policy_loss,
         "value_loss": value_loss,
         "entropy": entropy,
-        "clip_share": ((ratio - 1).abs() > config.clip).float().mean(),
+        "clip_share": ((ratio - 1).abs() > config.clip).float().mean(-1),
     }

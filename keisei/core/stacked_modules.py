@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.optim.adam import adam
 
 
 def stack_parameters(modules: Sequence[nn.Module]) -> dict[str, Tensor]:
@@ -26,8 +27,26 @@ def stack_parameters(modules: Sequence[nn.Module]) -> dict[str, Tensor]:
 
 
 def stacked_linear(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """[N, B, outputs] of `inputs` [N, B, inputs], weight [N, outputs, inputs], bias [N, outputs]."""
+    """[N, B, outputs] of inputs [N, B, inputs], weight [N, outputs, inputs], bias [N, outputs]."""
     return torch.baddbmm(bias.unsqueeze(1), inputs, weight.transpose(1, 2))
+
+
+def gradients_of(loss: Tensor, parameters: Sequence[Tensor]) -> list[Tensor]:
+    """The gradient of each parameter, laid out in memory as the parameter is.
+
+    Those of transposed matrices come transposed, and the fused optimizer pairs what lies at the
+    same place in memory, whatever the strides say.
+    """
+    return [gradient.contiguous() for gradient in torch.autograd.grad(loss, parameters)]
+
+
+def rows_of(parameters: Sequence[Tensor], numbers: Sequence[int]) -> list[Tensor]:
+    """The rows of some modules: as they are where they lie together, else copies."""
+    first, count = numbers[0], len(numbers)
+    if list(numbers) == list(range(first, first + count)):
+        return [parameter.detach()[first : first + count] for parameter in parameters]
+    chosen = torch.tensor(numbers)
+    return [parameter.detach().index_select(0, chosen) for parameter in parameters]
 
 
 def clip_each(gradients: Sequence[Tensor], max_norm: float) -> Tensor:
@@ -35,7 +54,8 @@ def clip_each(gradients: Sequence[Tensor], max_norm: float) -> Tensor:
 
     As `clip_grad_norm_` does for one module; rows that are not finite stay as they are.
     """
-    norms = torch.stack([gradient.flatten(1).norm(dim=1) for gradient in gradients]).norm(dim=0)
+    parts = torch.stack([gradient.flatten(1).norm(dim=1) for gradient in gradients])
+    norms: Tensor = parts.norm(dim=0)
     scales = (max_norm / (norms + 1e-6)).clamp(max=1.0).nan_to_num(nan=1.0)
     for gradient in gradients:
         gradient.mul_(scales.view(-1, *(1,) * (gradient.dim() - 1)))
@@ -43,32 +63,44 @@ def clip_each(gradients: Sequence[Tensor], max_norm: float) -> Tensor:
 
 
 class StackedOptimizer:
-    """One step for the modules that are due, of the optimizers that each module has.
+    """One step for the modules that are due, with the moments that each module's optimizer keeps.
 
-    The moments stay in those optimizers: they are theirs, here they are only stepped together.
+    Threads may step different modules at the same time.
     """
 
     def __init__(
         self, modules: Sequence[nn.Module], optimizers: Sequence[torch.optim.Adam]
     ) -> None:
-        self._rows = [list(module.parameters()) for module in modules]
-        settings = optimizers[0].param_groups[0]
-        everything = [parameter for row in self._rows for parameter in row]
-        self._optimizer = torch.optim.Adam(
-            everything, lr=settings["lr"], betas=settings["betas"], eps=settings["eps"], fused=True
-        )
-        for row, own in zip(self._rows, optimizers, strict=True):
-            for parameter in row:
-                slots = own.state[parameter] = own.state.get(parameter) or _first_slots(parameter)
-                self._optimizer.state[parameter] = slots
+        self._settings = optimizers[0].param_groups[0]
+        self._parameters = [list(module.parameters()) for module in modules]
+        self._slots: list[list[dict[str, Tensor]]] = []
+        for parameters, own in zip(self._parameters, optimizers, strict=True):
+            for parameter in parameters:
+                if not own.state.get(parameter):
+                    own.state[parameter] = _first_slots(parameter)
+            self._slots.append([own.state[parameter] for parameter in parameters])
 
     def step(self, gradients: Sequence[Tensor], due: Sequence[int]) -> None:
         """Move the modules numbered `due` by their rows of the gradients [len(due), ...]."""
-        for place, number in enumerate(due):
-            for parameter, gradient in zip(self._rows[number], gradients, strict=True):
-                parameter.grad = gradient[place]
-        self._optimizer.step()
-        self._optimizer.zero_grad(set_to_none=True)
+        slots = [slot for number in due for slot in self._slots[number]]
+        beta1, beta2 = self._settings["betas"]
+        with torch.no_grad():
+            adam(
+                [parameter.data for number in due for parameter in self._parameters[number]],
+                [gradient[place] for place in range(len(due)) for gradient in gradients],
+                [slot["exp_avg"] for slot in slots],
+                [slot["exp_avg_sq"] for slot in slots],
+                [],
+                [slot["step"] for slot in slots],
+                fused=True,
+                amsgrad=False,
+                beta1=beta1,
+                beta2=beta2,
+                lr=self._settings["lr"],
+                weight_decay=0.0,
+                eps=self._settings["eps"],
+                maximize=False,
+            )
 
 
 def _first_slots(parameter: nn.Parameter) -> dict[str, Tensor]:

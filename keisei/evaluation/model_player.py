@@ -54,6 +54,8 @@ def find_checkpoint(path: Path) -> Checkpoint:
 def load_model(path: Path, device: torch.device) -> PPOAgent:
     """The network of a checkpoint or run, ready to play."""
     checkpoint = find_checkpoint(path)
+    if "model" not in checkpoint.state:
+        raise ValueError(f"{path} trained the agents of a world: it has no player of shogi")
     agent = PPOAgent(ModelConfig(**checkpoint.state["model"]), PPOConfig(), device=device)
     prefix = "agent.model."
     agent.model.load_state_dict(

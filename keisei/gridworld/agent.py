@@ -71,7 +71,7 @@ class Agent(Entity):
 
     def put(self, world: World, where: Cells) -> None:
         """Put it on the map, into one free cell of every copy, or of some copies."""
-        places, number = world.agents, self.number
+        places, number = world.agents, self._numbered()
         targets = world.look(where)
         taken = ~world.passable[targets]
         if taken.any():
@@ -94,12 +94,20 @@ class Agent(Entity):
 
     def leave(self, world: World, copies: NDArray[np.int64] | NDArray[np.bool_]) -> None:
         """Take it off the map, in these copies."""
-        places, number = world.agents, self.number
+        places, number = world.agents, self._numbered()
         chosen = np.zeros(world.copies, np.bool_)
         chosen[copies] = True
         chosen &= places.present[number]
         world.remove(self.cells(world)[chosen])
         places.present[number, chosen] = False
+
+    def _numbered(self) -> int:
+        if self.number == UNNUMBERED:
+            raise WorldError(
+                f"This {type(self).__name__} belongs to no environment yet: setup_agents must "
+                "give it back before it is put anywhere."
+            )
+        return self.number
 
     def cells(self, world: World) -> Cells:
         """The cell it stands in, or last stood in, of every copy."""
@@ -111,6 +119,11 @@ class Agent(Entity):
 
     def look_like(self, world: World, kind: type[Entity], copies: NDArray[np.bool_]) -> None:
         """Appear as another kind in these copies [B], until it is put somewhere again."""
+        if kind.passable:
+            raise WorldError(
+                f"An agent cannot look like a {kind.__name__}, which is passable: others would "
+                "walk over it."
+            )
         world.place(kind, self.cells(world)[copies & world.agents.present[self.number]])
 
 
@@ -155,7 +168,7 @@ class MovingAgent(Agent):
         )
 
     def ahead(
-        self, world: World, forward: Sequence[int], sideways: Sequence[int], *, layer: int
+        self, world: World, forward: Sequence[int], sideways: Sequence[int], *, layer: int = 0
     ) -> Cells:
         """The cells at these offsets [n] ahead of it and to its right, in every copy.
 

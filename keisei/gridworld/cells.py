@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from keisei.gridworld.errors import WorldError
+
 Numbers = NDArray[np.int64]
 
 
@@ -25,7 +27,9 @@ class Cells:
 
     def __getitem__(self, chosen: NDArray[np.bool_] | NDArray[np.integer] | slice) -> Cells:
         """Some of the cells: by a mask, by their places in this list, or a slice of it."""
-        return Cells(self.flat[chosen], self.shape)
+        flat = self.flat[chosen]
+        ordered = isinstance(chosen, np.ndarray) and chosen.dtype == np.bool_
+        return Cells(flat if ordered else np.sort(flat), self.shape)
 
     @property
     def index(self) -> tuple[Numbers, Numbers, Numbers, Numbers]:
@@ -57,4 +61,6 @@ class Cells:
 
     def on_layer(self, layer: int) -> Cells:
         """The same rows and columns on another layer."""
+        if not 0 <= layer < self.shape[3]:
+            raise WorldError(f"There is no layer {layer}: this world has 0 to {self.shape[3] - 1}.")
         return Cells(self.flat + (layer - self.layers), self.shape)

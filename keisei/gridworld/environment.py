@@ -92,6 +92,11 @@ class Environment(Game):
         world.agents = AgentPlaces(len(agents), world.copies)
         for number, agent in enumerate(agents):
             world.number_of(type(agent))
+            if agent.passable:
+                raise WorldError(
+                    f"{type(agent).__name__} is passable, and others would walk over it: "
+                    "agents are not."
+                )
             if not 0 <= agent.layer < world.layers:
                 raise WorldError(
                     f"Agent {number} lives on layer {agent.layer}, and the world has 0 to "
@@ -152,7 +157,8 @@ class Environment(Game):
         if not active.any():
             return
         self.steps += int(np.count_nonzero(active))
-        reward = self._checked(agent, "act", agent.act(world, action), np.float32)
+        self._check_action(agent, action)
+        reward = self._checked(agent, "act", self._act(agent, action, active), np.float32)
         reward = np.where(active, reward, np.float32(0))
         self.rewards[agent.number] += reward
         world.total_reward += reward
@@ -162,6 +168,31 @@ class Environment(Game):
             done = self._checked(agent, "is_done", agent.is_done(world), np.bool_)
         agent.add_memory(state, action, reward, done, active)
         self.active[agent.number] = active & ~done
+
+    def _act(
+        self, agent: Agent, action: NDArray[np.int64], active: NDArray[np.bool_]
+    ) -> NDArray[np.float32]:
+        """Have it act where its episode goes on; elsewhere it counts as absent meanwhile."""
+        if active.all():
+            return agent.act(self.world, action)
+        present = self.world.agents.present[agent.number]
+        resting = present & ~active
+        present[resting] = False
+        reward = agent.act(self.world, action)
+        present[resting] = True
+        return reward
+
+    def _check_action(self, agent: Agent, action: Any) -> None:
+        """Refuse what a compiled loop would take for another action, or read beyond its end."""
+        count = len(agent.action_spec)
+        if not (isinstance(action, np.ndarray) and action.dtype == np.int64):
+            what = getattr(action, "dtype", type(action).__name__)
+            raise WorldError(f"Agent {agent.number} chose actions of type {what}, not int64.")
+        if action.shape != (self.world.copies,) or (action.view(np.uint64) >= count).any():
+            raise WorldError(
+                f"Agent {agent.number} must choose an action for each of {self.world.copies} "
+                f"copies, a number from 0 to {count - 1}, and chose {str(action.tolist())[:60]}."
+            )
 
     def _checked(self, agent: Agent, method: str, answer: Any, dtype: type) -> NDArray[Any]:
         array: NDArray[Any] = np.asarray(answer, dtype)
@@ -197,5 +228,10 @@ class Environment(Game):
 
     def load_state(self, arrays: Mapping[str, NDArray[Any]], values: Mapping[str, Any]) -> None:
         """Go on from what `state` gave, in a game set up alike."""
+        streams = arrays["random_state"]
+        if streams.shape != self.world.random_state.shape:
+            raise WorldError(
+                f"The state is of {len(streams)} copies, this game has {self.world.copies}."
+            )
         super().load_state(arrays, values)
-        self.world.random_state[...] = arrays["random_state"]
+        self.world.random_state[...] = streams

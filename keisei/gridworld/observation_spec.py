@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from keisei.gridworld.entity import Entity, Wall
+from keisei.gridworld.entity import Entity
 from keisei.gridworld.errors import WorldError
 from keisei.gridworld.map_kernels import colour_windows, count_in_windows
 
@@ -37,7 +37,7 @@ class ObservationSpec:
         *,
         window: int | None = None,
         form: Literal["one_hot", "rgb"] = "one_hot",
-        outside: type[Entity] | None = Wall,
+        outside: type[Entity] | None = None,
         features: Features | None = None,
         feature_count: int = 0,
     ) -> None:
@@ -45,6 +45,11 @@ class ObservationSpec:
             raise WorldError(f"A window has an agent in its middle: its size is odd, not {window}.")
         if form not in ("one_hot", "rgb"):
             raise WorldError(f"An observation is 'one_hot' or 'rgb', not {form!r}.")
+        if outside is not None and outside not in world.kinds:
+            raise WorldError(
+                f"{outside.__name__}, which is to be seen beyond the map, is not a kind of this "
+                "world: name one as `outside`, or None."
+            )
         if (features is None) != (feature_count == 0):
             raise WorldError(
                 "Features need a function and their number, feature_count; or neither."

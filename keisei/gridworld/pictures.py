@@ -27,7 +27,8 @@ def text_of(world: World, copy: int = 0) -> str:
 def picture_of(world: World, copy: int = 0, *, cell: int = CELL_PIXELS) -> Picture:
     """Each cell as a square of `cell` pixels, the layers on top of each other."""
     rows, columns = world.height * cell, world.width * cell
-    picture = np.zeros((rows, columns, 3), np.uint8)
+    ground = world.kinds[0]
+    picture = np.tile(np.array(ground.colour, np.uint8), (rows, columns, 1))
     tiles = np.stack([_tile(kind.sprite, kind.colour, cell) for kind in world.kinds])
     for layer in range(world.layers):
         kinds = world.map[copy, :, :, layer]

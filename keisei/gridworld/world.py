@@ -44,8 +44,14 @@ class World:
                 f"A world has at least one row, column, layer and copy; not {height} x {width} "
                 f"with {layers} layers, {copies} times."
             )
-        if not kinds or len(set(kinds)) != len(kinds) or len(kinds) > MOST_KINDS:
-            raise WorldError(f"A world has 1 to {MOST_KINDS} different kinds, not {len(kinds)}.")
+        if not 1 <= len(kinds) <= MOST_KINDS or len(set(kinds)) != len(kinds):
+            raise WorldError(
+                f"A world has 1 to {MOST_KINDS} kinds, each of them once; not these {len(kinds)}."
+            )
+        if not all(isinstance(kind, type) and issubclass(kind, Entity) for kind in kinds):
+            raise WorldError("The kinds of a world are subclasses of Entity.")
+        if seed < 0:
+            raise WorldError(f"A seed is not negative, as {seed} is.")
         self.height, self.width, self.layers, self.copies = height, width, layers, copies
         self.rules = rules
         self.map: NDArray[np.uint8] = np.zeros((copies, height, width, layers), np.uint8)
@@ -151,6 +157,8 @@ class World:
     def place(self, kind: Kind | NDArray[np.uint8], where: Cells) -> None:
         """Put a kind into these cells, or of an array [n] of numbers each into its own."""
         number = kind if isinstance(kind, np.ndarray) else self.number_of(kind)
+        if isinstance(kind, np.ndarray) and (kind >= len(self.kinds)).any():
+            raise WorldError(f"There is no kind {kind.max()}: they are 0 to {len(self.kinds) - 1}.")
         self.map.reshape(-1)[where.flat] = number
 
     def remove(self, where: Cells) -> None:

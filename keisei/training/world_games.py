@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import importlib.util
+import inspect
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,9 +30,24 @@ def make_game(config: WorldConfig) -> Game:
     game = _game_class(config.game)
     if not dataclasses.is_dataclass(getattr(game, "Rules", None)):
         raise WorldError(f"{config.game} has no Rules, a dataclass of what can be set; write one.")
+    _check_call(game, config.game)
     rules = dataclass_of(game.Rules, config.rules, f"the rules of {config.game}")
-    made: Game = game(make_model, rules, copies=config.copies, seed=config.seed, observe=config.observe)
+    made: Game = game(
+        make_model, rules, copies=config.copies, seed=config.seed, observe=config.observe
+    )
     return made
+
+
+def _check_call(game: Any, name: str) -> None:
+    """Refuse a game that cannot be made as those that ship are."""
+    try:
+        inspect.signature(game.Rules).bind()
+        inspect.signature(game).bind(None, None, copies=1, seed=0, observe="in_turn")
+    except TypeError as error:
+        raise WorldError(
+            f"{name} cannot be made as Game(make_model, Rules(), copies=..., seed=..., "
+            f"observe=...): {error}."
+        ) from None
 
 
 def _pettingzoo_game(config: WorldConfig, make_model: Any) -> Game:

@@ -35,6 +35,7 @@ class WorldTraining:
         self.steps = 0
         """Agent-steps: turns that an agent has taken, over all agents and copies."""
         self._best_reward: float | None = None
+        self._saved_epoch = -1
         self._rewards_since_line: list[float] = []
         self._lines: list[str] = []
         self._history: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=_HISTORY))
@@ -55,9 +56,8 @@ class WorldTraining:
                 result = self._run_epoch()
                 self._note(result, metrics)
                 display.show(self._snapshot(result, begun, steps_before))
-                if self.game.epoch % self.config.checkpoints.interval == 0:
-                    self.save()
-        self.save()
+        if self._saved_epoch != self.game.epoch:
+            self.save()
         return self.game.epoch >= self.config.epochs
 
     def _run_epoch(self) -> EpochResult:
@@ -77,23 +77,25 @@ class WorldTraining:
         self._seconds["playing"] += result.playing_seconds
         self._seconds["training"] += result.training_seconds
         self._rewards_since_line.append(result.total_reward)
-        if self.game.epoch % self.config.checkpoints.interval == 0:
-            self._sum_up()
         figures = _figures_of(result)
         for name, value in figures.items():
             self._history[name].append(value)
         metrics.log(self.game.epoch, {**figures, **_agent_figures(result), "steps": self.steps})
+        if self.game.epoch % self.config.checkpoints.interval == 0:
+            self._sum_up()
 
     def _sum_up(self) -> None:
-        """Say how the last epochs were; the best of such times is a checkpoint that is kept."""
+        """Say how the last epochs were, and save; the best of such checkpoints is kept."""
         reward, count = float(np.mean(self._rewards_since_line)), len(self._rewards_since_line)
         self._rewards_since_line = []
         self._lines.append(
             f"epoch {self.game.epoch}: total reward {reward:.1f}, the mean of {count} epochs"
         )
-        if self._best_reward is None or reward > self._best_reward:
-            self._best_reward = reward
-            self._store.mark_best(self.save())
+        is_best = self._best_reward is None or reward > self._best_reward
+        self._best_reward = reward if is_best else self._best_reward
+        saved = self.save()
+        if is_best:
+            self._store.mark_best(saved)
 
     def close(self) -> None:
         """Finish the timeline."""
@@ -108,6 +110,7 @@ class WorldTraining:
             "best_reward": self._best_reward,
             "rewards_since_line": self._rewards_since_line,
         }
+        self._saved_epoch = self.game.epoch
         with self._timeline.span("save"):
             return self._store.save(self.game.epoch, arrays, state)
 

@@ -234,6 +234,7 @@ class Cleanup(Environment):
             world,
             self.KINDS[1:],  # nothing is best shown by nothing, on three layers
             window=self.rules.window,
+            outside=Wall,
             features=own_place,
             feature_count=2,
         )

@@ -162,7 +162,7 @@ class Staghunt(Environment):
     def setup_agents(self) -> list[Agent]:
         """All hunters see and do the same things; each learns by itself."""
         actions = ActionSpec(["up", "down", "left", "right"])
-        spec = ObservationSpec(self.world, self.KINDS, window=self.rules.window)
+        spec = ObservationSpec(self.world, self.KINDS, window=self.rules.window, outside=Wall)
         shares_owed = np.zeros((self.rules.agents, self.world.copies), np.float32)
         self.hunters = [
             Hunter(spec, actions, self.new_model(spec, len(actions)), shares_owed)

@@ -121,6 +121,7 @@ class Tag(Environment):
             self.world,
             self.KINDS,
             window=self.rules.window,
+            outside=Wall,
             features=knows_whether_it,
             feature_count=1,
         )
