@@ -244,18 +244,31 @@ def collect(
 @bench_app.command(epilog="Example: keisei bench worlds --json")
 def worlds(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    parallel: Annotated[
+        bool, typer.Option("--parallel", help="Agents in parallel against one after the other.")
+    ] = False,
+    agents: Annotated[str, typer.Option(help="With --parallel: numbers of agents.")] = "3,16,64",
+    copies: Annotated[str, typer.Option(help="With --parallel: numbers of copies.")] = "1,8,64",
+    model: Annotated[str, typer.Option(help="With --parallel: ppo or iqn.")] = "ppo",
     rounds: Annotated[int, typer.Option(min=1, help="How often all sides take turns.")] = 5,
     seconds: Annotated[float, typer.Option(min=0.01, help="Length of one turn.")] = 2.0,
 ) -> None:
     """Agent-steps a second of worlds of many agents, with and without learning."""
     from keisei.bench import report
+    from keisei.bench.parallel_worlds import bench_parallel_worlds
     from keisei.bench.worlds import bench_worlds
 
-    result = bench_worlds(rounds=rounds, seconds=seconds)
+    with _one_sentence_for_bad_input():
+        if parallel:
+            counts = _whole_numbers(agents), _whole_numbers(copies)
+            result = bench_parallel_worlds(*counts, kind=model, rounds=rounds, seconds=seconds)
+        else:
+            result = bench_worlds(rounds=rounds, seconds=seconds)
     if as_json:
         typer.echo(json.dumps(result, indent=1))
     else:
-        Console().print(report.worlds_table(result))
+        table = report.parallel_worlds_table if parallel else report.worlds_table
+        Console().print(table(result))
 
 
 def _whole_numbers(text: str) -> list[int]:

@@ -81,3 +81,21 @@ def worlds_table(report: dict[str, Any]) -> Table:
         times = report["times_sorrel"].get(name)
         table.add_row(name, f"{rate:,.0f}", "" if times is None else f"{times:,.0f}")
     return table
+
+
+def parallel_worlds_table(report: dict[str, Any]) -> Table:
+    """The result of `bench_parallel_worlds` as a table."""
+    table = Table(title=f"Treasurehunt, {report['model']}, in parallel to one after the other")
+    for heading in ("agents", "copies", "deciding", "training", "all", "agent-steps/s", "learned"):
+        table.add_column(heading, justify="right")
+    for row in report["rows"]:
+        table.add_row(
+            str(row["agents"]),
+            str(row["copies"]),
+            f"{row['deciding_ratio']:.2f}",
+            f"{row['training_ratio']:.2f}",
+            f"{row['all_ratio']:.2f}",
+            f"{row['agent_steps_per_second']:,.0f}",
+            f"{row['learned_share']:.0%}",
+        )
+    return table

@@ -1,0 +1,103 @@
+"""`AgentStacks`: the models of many agents, grouped so that those alike compute at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keisei.gridworld.model import Model, States
+from keisei.gridworld.stack import Failure, Figures, LearningModel, Stack
+
+Outcome = Figures | Failure
+Outcomes = dict[int, Outcome]
+
+
+class AgentStacks:
+    """Models by the numbers of their agents; each stack holds those of one architecture.
+
+    Agents whose models cannot be stacked, or that are alone of their kind, compute by themselves;
+    all do if not `stacked`.
+    """
+
+    def __init__(self, models: Mapping[int, Model], *, stacked: bool = True) -> None:
+        self._models = dict(models)
+        self._stacks: list[tuple[Stack, list[int]]] = []
+        for numbers in _groups(models) if stacked else []:
+            first: Any = models[numbers[0]]
+            self._stacks.append((first.stack([models[number] for number in numbers]), numbers))
+        self._stacked = {number for _, numbers in self._stacks for number in numbers}
+
+    def take_actions(self, states: Mapping[int, States]) -> dict[int, NDArray[np.int64]]:
+        """What each of these agents wants to do; one pass for each stack."""
+        actions: dict[int, NDArray[np.int64]] = {}
+        for stack, numbers in self._stacks:
+            within = {row: states[n] for row, n in enumerate(numbers) if n in states}
+            if within:
+                chosen = stack.take_actions(within)
+                actions |= {numbers[row]: chosen[row] for row in chosen}
+        for number in states.keys() - self._stacked:
+            actions[number] = self._models[number].take_action(states[number])
+        return actions
+
+    def learn(
+        self, lessons: Mapping[int, Any], pool: Executor | None = None, *, stacked: bool = True
+    ) -> Outcomes:
+        """Have these agents learn, in the pool's threads if there is one; what became of each.
+
+        stacked: those in a stack learn together, else one by one.
+        """
+        together = {n: lessons[n] for n in lessons if stacked and n in self._stacked}
+        alone = {n: lessons[n] for n in lessons if n not in together}
+        jobs = [*self._stacked_jobs(together), *self._single_jobs(alone)]
+        if pool is None or len(jobs) < 2:
+            done = [job() for job in jobs]
+        else:
+            done = [future.result() for future in [pool.submit(job) for job in jobs]]
+        return {number: outcome for outcomes in done for number, outcome in outcomes.items()}
+
+    def _stacked_jobs(self, lessons: Mapping[int, Any]) -> list[Callable[[], Outcomes]]:
+        jobs = []
+        for stack, numbers in self._stacks:
+            within = {row: lessons[n] for row, n in enumerate(numbers) if n in lessons}
+            for share in stack.shares(within):
+                jobs.append(_stacked_job(stack, numbers, share))
+        return jobs
+
+    def _single_jobs(self, lessons: Mapping[int, Any]) -> list[Callable[[], Outcomes]]:
+        return [_single_job(self._models[n], n, lesson) for n, lesson in lessons.items()]
+
+
+def _groups(models: Mapping[int, Model]) -> list[list[int]]:
+    """The agents of each architecture that has more than one."""
+    by_key: dict[Any, list[int]] = {}
+    for number, model in models.items():
+        key = model.stack_key() if isinstance(model, LearningModel) else None
+        if key is not None:
+            by_key.setdefault(key, []).append(number)
+    return [numbers for numbers in by_key.values() if len(numbers) > 1]
+
+
+def _stacked_job(
+    stack: Stack, numbers: Sequence[int], share: Mapping[int, Any]
+) -> Callable[[], Outcomes]:
+    def job() -> Outcomes:
+        try:
+            return {numbers[row]: outcome for row, outcome in stack.learn(share).items()}
+        except Exception as error:
+            return {numbers[row]: Failure.of(error) for row in share}
+
+    return job
+
+
+def _single_job(model: Any, number: int, lesson: Any) -> Callable[[], Outcomes]:
+    def job() -> Outcomes:
+        try:
+            return {number: model.learn(lesson)}
+        except Exception as error:  # one agent's fault is not another's
+            return {number: Failure.of(error)}
+
+    return job

@@ -1,0 +1,51 @@
+"""`ParallelSettings`: what the agents of a world do at the same time."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from keisei.gridworld.errors import WorldError
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParallelSettings:
+    """Each switch works alone and with the others; all off is the plain `Environment`."""
+
+    enabled: bool = True
+    """Off: none of the others counts."""
+    parallel_actions: bool = True
+    """Agents with networks alike decide in one pass; all must look before any acts."""
+    parallel_training: bool = True
+    """Agents learn at the same time: those alike in one pass, and in `num_workers` threads."""
+    async_learning: bool = False
+    """Learn beside the collection, from copies of what was collected."""
+    train_interval: int = 1
+    """Epochs between two lessons of the learner beside the collection."""
+    backlog: int = 4
+    """Epochs that wait for a busy learner; what is older is forgotten, and counted."""
+    num_workers: int | None = None
+    """Threads that train; None: as many as there are processors."""
+    deterministic: bool = False
+    """New weights are taken up at the end of the epoch after their lesson, ready or waited for:
+    a run can be repeated. Else they are taken up at the first turn after they are ready."""
+
+    def __post_init__(self) -> None:
+        if self.train_interval < 1:
+            raise WorldError(f"train_interval is at least one epoch, not {self.train_interval}.")
+        if self.backlog < self.train_interval:
+            raise WorldError(
+                f"backlog is {self.backlog} epochs, and must be at least train_interval, "
+                f"{self.train_interval}."
+            )
+        if self.num_workers is not None and self.num_workers < 1:
+            raise WorldError(f"num_workers is at least one, not {self.num_workers}.")
+
+    @property
+    def threads(self) -> int:
+        """How many threads train."""
+        return self.num_workers or len(os.sched_getaffinity(0))
+
+    def wants(self, name: str) -> bool:
+        """Whether a switch is on, and parallelism with it."""
+        return self.enabled and bool(getattr(self, name))
