@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Protocol, TextIO
 
@@ -25,12 +26,12 @@ def begin(words: list[str], switches: Switches) -> Session:
     """A new run."""
     config = any_config_of(words)
     if isinstance(config, WorldConfig):
-        return WorldSession.begin(config, trace=switches.trace)
+        return WorldSession.begin(config, **asdict(switches))
     return TrainingSession.begin(config, switches)
 
 
 def go_on(path: Path, overrides: list[str], switches: Switches) -> Session:
     """The run in a folder, continued."""
     if RunFolder.open(path).is_of_a_world():
-        return WorldSession.resume(path, overrides, trace=switches.trace)
+        return WorldSession.resume(path, overrides, **asdict(switches))
     return TrainingSession.resume(path, overrides, switches)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from keisei.config_schema import CheckpointConfig, MetricsConfig, Section
 
@@ -22,6 +22,42 @@ class LearnerConfig(Section):
     settings: dict[str, Value] = Field(
         {}, description="Of the model, by name; what is left out has its default."
     )
+
+
+class AgentsInParallel(Section):
+    """What agents do at the same time; see docs/parallel-agents.md."""
+
+    enabled: bool = Field(False, description="Off: one agent after the other.")
+    parallel_actions: bool = Field(
+        True, description="Agents with networks alike decide in one pass; all look first."
+    )
+    parallel_training: bool = Field(
+        True, description="Agents train at the same time, those alike in one pass."
+    )
+    async_learning: bool = Field(
+        False, description="Learn beside the collection, from copies of what was collected."
+    )
+    train_interval: int = Field(
+        1, ge=1, description="Epochs between two lessons of the learner beside the collection."
+    )
+    backlog: int = Field(
+        4, ge=1, description="Epochs that wait for a busy learner; older ones are forgotten."
+    )
+    num_workers: int | None = Field(
+        None, ge=1, le=1024, description="Threads that train; null: as many as processors."
+    )
+    deterministic: bool = Field(
+        False, description="Take up new weights at fixed times, so that runs can be repeated."
+    )
+
+    @model_validator(mode="after")
+    def _lessons_fit_the_backlog(self) -> Self:
+        if self.backlog < self.train_interval:
+            raise ValueError(
+                f"backlog is {self.backlog}, but must be at least train_interval "
+                f"({self.train_interval})"
+            )
+        return self
 
 
 class WorldConfig(Section):
@@ -52,5 +88,6 @@ class WorldConfig(Section):
         0, ge=0, description="Epochs between two that are saved as a GIF; 0: none."
     )
     learner: LearnerConfig = LearnerConfig()
+    parallel: AgentsInParallel = AgentsInParallel()
     checkpoints: CheckpointConfig = CheckpointConfig()
     logging: MetricsConfig = MetricsConfig()

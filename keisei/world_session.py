@@ -13,7 +13,6 @@ from keisei.training.display import make_display
 from keisei.training.metrics import MetricsLog
 from keisei.training.run_folder import RunFolder
 from keisei.training.run_log import LOG_FILE, close_run_log, open_run_log
-from keisei.training.timeline import TRACE_FILE, Timeline
 from keisei.training.world_games import make_game
 from keisei.training.world_training import WorldTraining
 from keisei.world_config import WorldConfig
@@ -28,19 +27,20 @@ class WorldSession:
         if config.threads:
             torch.set_num_threads(config.threads)
         self._folder = folder
-        timeline = Timeline(folder.path / TRACE_FILE if trace else None, "main", owner=True)
-        self._training = WorldTraining(config, game, folder, timeline)
+        self._training = WorldTraining(config, game, folder, trace=trace)
         self._notes: list[str] = []
         self._after_epoch: int | None = None
 
     @classmethod
-    def begin(cls, config: WorldConfig, *, trace: bool) -> WorldSession:
+    def begin(cls, config: WorldConfig, *, trace: bool, debug_serial: bool) -> WorldSession:
         """A new run; nothing is left behind when the settings are wrong."""
-        game = make_game(config)
+        game = make_game(config, debug_serial=debug_serial)
         return cls(config, game, RunFolder.create(config), trace=trace)
 
     @classmethod
-    def resume(cls, path: Path, overrides: list[str], *, trace: bool) -> WorldSession:
+    def resume(
+        cls, path: Path, overrides: list[str], *, trace: bool, debug_serial: bool
+    ) -> WorldSession:
         """The run in a folder, from its newest undamaged checkpoint on."""
         folder = RunFolder.open(path)
         before, config = (_world_config(path, words) for words in ([], overrides))
@@ -48,7 +48,8 @@ class WorldSession:
             if getattr(config, name) != getattr(before, name):
                 raise ValueError(f"a resumed run keeps its {name}; start a new one")
         checkpoint, damaged = folder.checkpoints(config.checkpoints.keep).newest()
-        session = cls(config, make_game(config), folder, trace=trace)
+        game = make_game(config, debug_serial=debug_serial)
+        session = cls(config, game, folder, trace=trace)
         if checkpoint is not None:
             session._training.load_checkpoint(checkpoint)
         folder.save_config(config)

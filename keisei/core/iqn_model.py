@@ -19,7 +19,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from keisei.core.exploration import SCHEDULES
-from keisei.core.iqn_network import IQNetwork, quantile_huber_loss
+from keisei.core.iqn_network import IQNetwork, of_actions, quantile_huber_loss
 from keisei.core.learner_state import (
     generator_array,
     load_generator,
@@ -161,7 +161,7 @@ class IQNModel:
         """The quantile Huber loss of a batch, differentiable."""
         taus = self._taus(len(batch.actions))
         quantiles = self.network(torch.from_numpy(batch.states), taus)
-        predicted = _of_actions(quantiles, torch.from_numpy(batch.actions))
+        predicted = of_actions(quantiles, torch.from_numpy(batch.actions))
         return quantile_huber_loss(predicted, taus, self.targets(batch))
 
     @torch.no_grad()
@@ -176,7 +176,7 @@ class IQNModel:
         quantiles = self.target(next_states, self._taus(1))
         weights = torch.from_numpy(batch.discounts * (1 - batch.dones)).unsqueeze(1)
         returns = torch.from_numpy(batch.returns).unsqueeze(1)
-        return returns + weights * _of_actions(quantiles, preferred)
+        return returns + weights * of_actions(quantiles, preferred)
 
     @torch.no_grad()
     def _follow(self) -> None:
@@ -223,7 +223,7 @@ def _memory(
     )
 
 
-def _of_actions(quantiles: Tensor, actions: Tensor) -> Tensor:
+def of_actions(quantiles: Tensor, actions: Tensor) -> Tensor:
     """[N, Q] of `quantiles` [N, Q, A], those of each row's action; actions: [N]."""
     index = actions.view(-1, 1, 1).expand(-1, quantiles.shape[1], 1)
     return quantiles.gather(2, index).squeeze(2)

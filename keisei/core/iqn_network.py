@@ -7,13 +7,27 @@ layers (Fortunato et al., 2018) behind the embedding.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from keisei.core.noisy_linear import NoisyLinear
 
 COSINES = 64
+
+
+class Weights(NamedTuple):
+    """What one pass computes with: weights [outputs, inputs] and biases [outputs] of four layers.
+
+    Those of N networks at once are [N, outputs, inputs] and [N, outputs].
+    """
+
+    seen: tuple[Tensor, Tensor]
+    embedding: tuple[Tensor, Tensor]
+    mixed: tuple[Tensor, Tensor]
+    heads: tuple[Tensor, Tensor]
 
 
 class IQNetwork(nn.Module):
@@ -36,7 +50,8 @@ class IQNetwork(nn.Module):
         mixed_precision: bool = False,
     ) -> None:
         super().__init__()
-        self._bfloat16 = mixed_precision and torch.cpu._is_avx512_bf16_supported()
+        bfloat16 = mixed_precision and torch.cpu._is_avx512_bf16_supported()
+        self.wide_type = torch.bfloat16 if bfloat16 else torch.float32
         self.seen = nn.Linear(inputs, layer_size)
         self.embedding = nn.Linear(COSINES, layer_size)
         self.mixed = NoisyLinear(layer_size, layer_size, generator=generator)
@@ -50,28 +65,56 @@ class IQNetwork(nn.Module):
 
         taus [1, Q] asks for the same ones in all states, which saves their embedding.
         """
-        cosines = torch.cos(taus.unsqueeze(-1) * self.frequencies)
-        with torch.autocast("cpu", torch.bfloat16, enabled=self._bfloat16):
-            embedded = torch.relu(self.embedding(cosines))
-            seen = torch.relu(self.seen(states)).unsqueeze(1)
-            mixed = torch.relu(self.mixed(seen * embedded))
-        outputs = self.heads(mixed.float())
-        advantages, values = outputs[..., :-1], outputs[..., -1:]
-        dueling: Tensor = values + advantages - advantages.mean(dim=-1, keepdim=True)
-        return dueling
+        return quantiles(self._weights(), states, taus, self.frequencies, self.wide_type)
+
+    def _weights(self) -> Weights:
+        seen, embedding = ((layer.weight, layer.bias) for layer in (self.seen, self.embedding))
+        return Weights(seen, embedding, self.mixed.weights(), self.heads.weights())
+
+
+def quantiles(
+    weights: Weights, states: Tensor, taus: Tensor, frequencies: Tensor, wide_type: torch.dtype
+) -> Tensor:
+    """[B, Q, A] what the network with these weights says; see `IQNetwork.forward`.
+
+    Of N networks at once every tensor but `frequencies` has one dimension more in front.
+    """
+    cosines = torch.cos(taus.unsqueeze(-1) * frequencies)
+    embedded = _linear(cosines.flatten(-3, -2), weights.embedding, wide_type).relu_()
+    seen = _linear(states, weights.seen, wide_type).relu_().unsqueeze(-2)
+    product = seen * embedded.unflatten(-2, taus.shape[-2:])
+    mixed = _linear(product.flatten(-3, -2), weights.mixed, wide_type).relu_()
+    outputs = _linear(mixed, weights.heads, torch.float32).unflatten(-2, product.shape[-3:-1])
+    advantages, values = outputs[..., :-1], outputs[..., -1:]
+    dueling: Tensor = values + advantages - advantages.mean(dim=-1, keepdim=True)
+    return dueling
+
+
+def _linear(inputs: Tensor, layer: tuple[Tensor, Tensor], kind: torch.dtype) -> Tensor:
+    weight, bias, inputs = layer[0].to(kind), layer[1].to(kind), inputs.to(kind)
+    if weight.dim() == 2:
+        return functional.linear(inputs, weight, bias)
+    return torch.baddbmm(bias.unsqueeze(-2), inputs, weight.mT)
+
+
+def of_actions(quantiles: Tensor, actions: Tensor) -> Tensor:
+    """[B, Q] of `quantiles` [B, Q, A], those of each row's action; actions: [B]."""
+    index = actions[..., None, None].expand(*quantiles.shape[:-1], 1)
+    return quantiles.gather(-1, index).squeeze(-1)
 
 
 def quantile_huber_loss(predicted: Tensor, taus: Tensor, targets: Tensor) -> Tensor:
     """Mean over the batch of the loss as published, with kappa 1.
 
     predicted and taus: [B, Q]; targets: [B, Q']. Huber's loss of every pair, weighed by how far the
-    quantile is on the wrong side; summed over the predicted and averaged over the targets.
+    quantile is on the wrong side; summed over the predicted and averaged over the targets. Of N
+    networks at once every tensor has one dimension more in front, and the losses are [N].
     """
-    error = targets.unsqueeze(1) - predicted.unsqueeze(2)
-    huber = nn.functional.huber_loss(
-        predicted.unsqueeze(2).expand_as(error),
-        targets.unsqueeze(1).expand_as(error),
+    error = targets.unsqueeze(-2) - predicted.unsqueeze(-1)
+    huber = functional.huber_loss(
+        predicted.unsqueeze(-1).expand_as(error),
+        targets.unsqueeze(-2).expand_as(error),
         reduction="none",
     )
-    weights = (taus.unsqueeze(2) - (error.detach() < 0).float()).abs()
-    return (weights * huber).mean(dim=2).sum(dim=1).mean()
+    weights = (taus.unsqueeze(-1) - (error.detach() < 0).float()).abs()
+    return (weights * huber).mean(dim=-1).sum(dim=-1).mean(dim=-1)

@@ -32,11 +32,16 @@ class NoisyLinear(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """[B, outputs] from `inputs` [B, inputs]."""
+        return functional.linear(inputs, *self.weights())
+
+    def weights(self) -> tuple[Tensor, Tensor]:
+        """[outputs, inputs] weight and [outputs] bias of one pass, with its noise."""
         if not self.training:
-            return functional.linear(inputs, self.weight, self.bias)
-        weight = torch.addcmul(self.weight, self.weight_sigma, self._noise(self.weight))
-        bias = torch.addcmul(self.bias, self.bias_sigma, self._noise(self.bias))
-        return functional.linear(inputs, weight, bias)
+            return self.weight, self.bias
+        return (
+            torch.addcmul(self.weight, self.weight_sigma, self._noise(self.weight)),
+            torch.addcmul(self.bias, self.bias_sigma, self._noise(self.bias)),
+        )
 
     def _noise(self, parameter: Tensor) -> Tensor:
         return torch.empty_like(parameter, requires_grad=False).normal_(generator=self._generator)

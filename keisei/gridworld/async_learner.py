@@ -7,21 +7,20 @@ weights of each twin wait for the agent that they belong to.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Executor
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from keisei.gridworld.agent_stacks import AgentStacks, Outcomes
+from keisei.gridworld.spans import NoTimeline, TimelineLike, TimelineMaker
 from keisei.gridworld.stack import LearningModel
-
-Span = Callable[[str], AbstractContextManager[None]]
 
 
 class AsyncLearner:
     """One lesson of every agent at a time.
 
-    `models` are those that act: only `deliver` touches them, in the thread that calls it.
+    `models` are those that act: only `deliver` touches them, in the thread that calls it. With
+    `inline` there is no thread: `teach` learns before it returns.
     """
 
     def __init__(
@@ -30,19 +29,22 @@ class AsyncLearner:
         *,
         stacked: bool,
         pool: Executor | None = None,
-        span: Span = lambda name: nullcontext(),
+        inline: bool = False,
+        make_timeline: TimelineMaker = NoTimeline,
     ) -> None:
         self._models = dict(models)
         self.twins = {number: model.twin() for number, model in models.items()}
         self._stacked = stacked
         self._stacks = AgentStacks(self.twins, stacked=stacked)
-        self._pool, self._span = pool, span
+        self._pool, self._make_timeline = pool, make_timeline
         self._lessons: Mapping[int, Any] | None = None
         self._outcomes: Outcomes | None = None
         self._news = threading.Condition()
         self._closing = False
-        self._thread = threading.Thread(target=self._work, name="learner", daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = None
+        if not inline:
+            self._thread = threading.Thread(target=self._work, name="learner", daemon=True)
+            self._thread.start()
 
     @property
     def busy(self) -> bool:
@@ -55,6 +57,9 @@ class AsyncLearner:
         with self._news:
             if self._lessons is not None or self._outcomes is not None:
                 raise RuntimeError("the learner has not delivered what it learned before")
+            if self._thread is None:
+                self._outcomes = self._stacks.learn(lessons, self._pool)
+                return
             self._lessons = lessons
             self._news.notify_all()
 
@@ -85,6 +90,13 @@ class AsyncLearner:
             self._outcomes = outcomes or None
 
     def _work(self) -> None:
+        timeline = self._make_timeline("learner")
+        try:
+            self._follow(timeline)
+        finally:
+            timeline.close()
+
+    def _follow(self, timeline: TimelineLike) -> None:
         while True:
             with self._news:
                 while self._lessons is None and not self._closing:
@@ -92,7 +104,7 @@ class AsyncLearner:
                 if self._lessons is None:
                     return
                 lessons = self._lessons
-            with self._span("learn"):
+            with timeline.span("learn"):
                 outcomes = self._stacks.learn(lessons, self._pool)
             with self._news:
                 self._lessons, self._outcomes = None, outcomes
@@ -103,4 +115,5 @@ class AsyncLearner:
         with self._news:
             self._closing = True
             self._news.notify_all()
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()

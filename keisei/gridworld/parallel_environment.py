@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -17,12 +16,13 @@ from numpy.typing import NDArray
 
 from keisei.gridworld.agent import Agent
 from keisei.gridworld.agent_stacks import AgentStacks, Outcome, Outcomes
-from keisei.gridworld.async_learner import AsyncLearner, Span
+from keisei.gridworld.async_learner import AsyncLearner
 from keisei.gridworld.environment import Environment
 from keisei.gridworld.errors import WorldError
 from keisei.gridworld.game import EpochResult
 from keisei.gridworld.model import States
 from keisei.gridworld.parallel_settings import ParallelSettings
+from keisei.gridworld.spans import NoTimeline, TimelineLike, TimelineMaker
 from keisei.gridworld.stack import Failure, LearningModel
 
 _LOG = logging.getLogger(__name__)
@@ -33,8 +33,7 @@ _LONGEST_REST = 64
 class ParallelEnvironment(Environment):
     """What a game becomes with `in_parallel`; `parallel` says what is done at the same time.
 
-    on_news: told, with the traceback, when the training of an agent fails. span: makes the bars of
-    a timeline.
+    on_news: told, with the traceback, when the training of an agent fails.
     """
 
     def __init__(
@@ -42,7 +41,6 @@ class ParallelEnvironment(Environment):
         *arguments: Any,
         parallel: ParallelSettings | None = None,
         on_news: Callable[[str], None] = _LOG.warning,
-        span: Span = lambda name: nullcontext(),
         **settings: Any,
     ) -> None:
         self.parallel = parallel or ParallelSettings()
@@ -51,7 +49,9 @@ class ParallelEnvironment(Environment):
             raise WorldError(
                 "parallel_actions needs observe: together, where all look before any acts."
             )
-        self._on_news, self._span = on_news, span
+        self.on_news = on_news
+        self._timeline: TimelineLike = NoTimeline("environment")
+        self._make_timeline: TimelineMaker = NoTimeline
         super().__init__(*arguments, **settings)
         self.failures = [0 for _ in self.agents]
         """[N] how often in a row the training of each agent has failed."""
@@ -67,7 +67,8 @@ class ParallelEnvironment(Environment):
         self._make_stacks()
 
     def _make_pool(self) -> ThreadPoolExecutor | None:
-        threads = self.parallel.threads if self.parallel.wants("parallel_training") else 1
+        parallel = self.parallel
+        threads = parallel.threads if parallel.wants("parallel_training") else 1
         return ThreadPoolExecutor(threads, "training") if threads > 1 else None
 
     def _make_stacks(self) -> None:
@@ -92,6 +93,10 @@ class ParallelEnvironment(Environment):
             self._pool.shutdown()
             self._pool = None
 
+    def trace_with(self, timeline: TimelineLike, make_timeline: TimelineMaker) -> None:
+        """Write to this timeline, which is not closed here, and one of the learner's thread."""
+        self._timeline, self._make_timeline = timeline, make_timeline
+
     # Acting
 
     def decide(self, states: list[States]) -> list[NDArray[np.int64]]:
@@ -109,7 +114,7 @@ class ParallelEnvironment(Environment):
 
     def begin_turn(self) -> None:
         """As in any game; weights that have become ready are taken up first."""
-        if self._learner is not None and not self.parallel.deterministic:
+        if self._learner is not None and not self.parallel.repeatable:
             self._take_over(self._learner.deliver())
         super().begin_turn()
 
@@ -122,7 +127,7 @@ class ParallelEnvironment(Environment):
         if self.parallel.async_learning:
             self._teach_beside(train_steps)
         else:
-            with self._span("learn"):
+            with self._timeline.span("learn"):
                 lessons, stacked = self._draw_lessons(train_steps), self.parallel.parallel_training
                 self._take_over(self._stacks.learn(lessons, self._pool, stacked=stacked))
             self._train_others(train_steps)
@@ -151,7 +156,7 @@ class ParallelEnvironment(Environment):
         """Hand over the next lessons, if it is time and the learner has done the last ones."""
         learner = self._get_learner()
         self._train_others(train_steps)
-        self._take_over(learner.deliver(wait=self.parallel.deterministic))
+        self._take_over(learner.deliver(wait=self.parallel.repeatable))
         self._owed_epochs += 1
         self._owed_steps += self.steps
         self.collected_steps += self.steps
@@ -163,7 +168,7 @@ class ParallelEnvironment(Environment):
 
     def _teach(self, learner: AsyncLearner, train_steps: int) -> None:
         """Hand over all that was collected since the last lesson."""
-        with self._span("snapshot"):
+        with self._timeline.span("snapshot"):
             lessons = self._draw_lessons(train_steps * self._owed_epochs)
         if lessons:
             learner.teach(lessons)
@@ -191,7 +196,8 @@ class ParallelEnvironment(Environment):
                 learning,
                 stacked=self.parallel.parallel_training,
                 pool=self._pool,
-                span=self._span,
+                inline=self.parallel.debug_serial,
+                make_timeline=self._make_timeline,
             )
         return self._learner
 
@@ -222,7 +228,7 @@ class ParallelEnvironment(Environment):
         self.failures[number] += 1
         rest = min(2 ** (self.failures[number] - 1), _LONGEST_REST)
         self._rests_until[number] = self.epoch + 1 + rest
-        self._on_news(
+        self.on_news(
             f"The training of agent {number} failed ({failure.reason}): it keeps its weights and "
             f"is trained again in {rest} epochs.\n{failure.traceback}".rstrip()
         )

@@ -29,6 +29,8 @@ class ParallelSettings:
     deterministic: bool = False
     """New weights are taken up at the end of the epoch after their lesson, ready or waited for:
     a run can be repeated. Else they are taken up at the first turn after they are ready."""
+    debug_serial: bool = False
+    """Do all of it in one thread, in the order of `deterministic`, to use a debugger."""
 
     def __post_init__(self) -> None:
         if self.train_interval < 1:
@@ -44,7 +46,12 @@ class ParallelSettings:
     @property
     def threads(self) -> int:
         """How many threads train."""
-        return self.num_workers or len(os.sched_getaffinity(0))
+        return 1 if self.debug_serial else self.num_workers or len(os.sched_getaffinity(0))
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether new weights are taken up at times that do not depend on the clock."""
+        return self.deterministic or self.debug_serial
 
     def wants(self, name: str) -> bool:
         """Whether a switch is on, and parallelism with it."""

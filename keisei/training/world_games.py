@@ -15,27 +15,52 @@ from keisei.core.world_models import model_maker
 from keisei.gridworld.environment import Environment
 from keisei.gridworld.errors import WorldError
 from keisei.gridworld.game import Game
+from keisei.gridworld.parallel_environment import in_parallel
+from keisei.gridworld.parallel_settings import ParallelSettings
 from keisei.gridworld.rules import dataclass_of
-from keisei.world_config import WorldConfig
+from keisei.world_config import AgentsInParallel, WorldConfig
 
 GAMES = ("treasurehunt", "cleanup", "tag", "iowa", "staghunt")
 PETTINGZOO = "pettingzoo:"
 
 
-def make_game(config: WorldConfig) -> Game:
+def make_game(config: WorldConfig, *, debug_serial: bool = False) -> Game:
     """The game of a run, ready for its first epoch."""
     make_model = model_maker(config.learner.kind, config.learner.settings)
     if config.game.startswith(PETTINGZOO):
+        if config.parallel.enabled:
+            raise WorldError("parallel is for worlds of this package, not for PettingZoo's.")
         return _pettingzoo_game(config, make_model)
     game = _game_class(config.game)
     if not dataclasses.is_dataclass(getattr(game, "Rules", None)):
         raise WorldError(f"{config.game} has no Rules, a dataclass of what can be set; write one.")
     _check_call(game, config.game)
     rules = dataclass_of(game.Rules, config.rules, f"the rules of {config.game}")
-    made: Game = game(
-        make_model, rules, copies=config.copies, seed=config.seed, observe=config.observe
+    made: dict[str, Any] = {"copies": config.copies, "seed": config.seed}
+    if not config.parallel.enabled:
+        plain: Game = game(make_model, rules, **made, observe=config.observe)
+        return plain
+    together = config.observe == "together" or config.parallel.parallel_actions
+    return in_parallel(game)(
+        make_model,
+        rules,
+        **made,
+        observe="together" if together else "in_turn",
+        parallel=_settings_of(config.parallel, debug_serial=debug_serial),
     )
-    return made
+
+
+def _settings_of(parallel: AgentsInParallel, *, debug_serial: bool) -> ParallelSettings:
+    return ParallelSettings(
+        parallel_actions=parallel.parallel_actions,
+        parallel_training=parallel.parallel_training,
+        async_learning=parallel.async_learning,
+        train_interval=parallel.train_interval,
+        backlog=parallel.backlog,
+        num_workers=parallel.num_workers,
+        deterministic=parallel.deterministic,
+        debug_serial=debug_serial,
+    )
 
 
 def _check_call(game: Any, name: str) -> None:

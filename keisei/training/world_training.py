@@ -10,13 +10,14 @@ import numpy as np
 
 from keisei.gridworld.environment import Environment, EpochResult
 from keisei.gridworld.game import Game
+from keisei.gridworld.parallel_environment import ParallelEnvironment
 from keisei.gridworld.pictures import Recorder, text_of
 from keisei.training.checkpoint_format import Checkpoint
 from keisei.training.display import Display
 from keisei.training.metrics import MetricsLog
 from keisei.training.run_folder import RunFolder
 from keisei.training.stop_request import StopRequest
-from keisei.training.timeline import Timeline
+from keisei.training.timeline import TRACE_FILE, Timeline
 from keisei.training.training_snapshot import TrainingSnapshot
 from keisei.world_config import WorldConfig
 
@@ -27,10 +28,13 @@ class WorldTraining:
     """Runs a game and tells display, metrics and disk about it."""
 
     def __init__(
-        self, config: WorldConfig, game: Game, folder: RunFolder, timeline: Timeline
+        self, config: WorldConfig, game: Game, folder: RunFolder, *, trace: bool = False
     ) -> None:
-        self.config, self.game = config, game
-        self._folder, self._timeline = folder, timeline
+        self.config, self.game, self._folder = config, game, folder
+        trace_path = folder.path / TRACE_FILE if trace else None
+        self._timeline = Timeline(trace_path, "main", owner=True)
+        if isinstance(game, ParallelEnvironment):
+            game.trace_with(self._timeline, lambda name: Timeline(trace_path, name))
         self._store = folder.checkpoints(config.checkpoints.keep)
         self.steps = 0
         """Agent-steps: turns that an agent has taken, over all agents and copies."""
@@ -51,14 +55,19 @@ class WorldTraining:
     def run(self, metrics: MetricsLog, display: Display) -> bool:
         """Run epochs to the end, or until asked to stop; whether the end was reached."""
         begun, steps_before = time.monotonic(), self.steps
+        if isinstance(self.game, ParallelEnvironment):
+            self.game.on_news = display.message
         with StopRequest(lambda: _announce_stop(display)) as stop:
             while self.game.epoch < self.config.epochs and not stop.requested:
                 result = self._run_epoch()
                 self._note(result, metrics)
                 display.show(self._snapshot(result, begun, steps_before))
-        if self._saved_epoch != self.game.epoch:
+        finished = self.game.epoch >= self.config.epochs
+        if finished and isinstance(self.game, ParallelEnvironment):
+            self.game.finish_lessons(self.config.learner.train_steps)
+        if finished or self._saved_epoch != self.game.epoch:
             self.save()
-        return self.game.epoch >= self.config.epochs
+        return finished
 
     def _run_epoch(self) -> EpochResult:
         interval = self.config.record_interval
@@ -98,7 +107,9 @@ class WorldTraining:
             self._store.mark_best(saved)
 
     def close(self) -> None:
-        """Finish the timeline."""
+        """End the threads of the game, and the timeline."""
+        if isinstance(self.game, ParallelEnvironment):
+            self.game.close()
         self._timeline.close()
 
     def save(self) -> Path:

@@ -18,7 +18,6 @@ from keisei.config_loading import load_any
 from keisei.gridworld.errors import WorldError
 from keisei.training.metrics import read_metrics
 from keisei.training.run_folder import RunFolder
-from keisei.training.timeline import Timeline
 from keisei.training.world_games import make_game
 from keisei.training.world_training import WorldTraining
 from keisei.training_session import Switches
@@ -433,7 +432,7 @@ def small_training(folder, **others):
         learner=LearnerConfig(settings={"minibatch": 8}),
         **{"epochs": 5, **others},
     )
-    return WorldTraining(config, make_game(config), RunFolder.create(config), Timeline(None, "x"))
+    return WorldTraining(config, make_game(config), RunFolder.create(config))
 
 
 class ListedMetrics:
@@ -466,9 +465,7 @@ def test_an_agent_that_remembers_says_how_much(tmp_path):
     config = WorldConfig(
         runs_folder=str(tmp_path), rules={"max_turns": 4}, copies=2, epochs=2, learner=learner
     )
-    training = WorldTraining(
-        config, make_game(config), RunFolder.create(config), Timeline(None, "x")
-    )
+    training = WorldTraining(config, make_game(config), RunFolder.create(config))
     display = RecordingDisplay()
     training.run(ListedMetrics(training), display)
     assert display.snapshots[-1].workers[0].endswith(" · 16 turns remembered")
