@@ -264,9 +264,10 @@ def summary(
 ) -> dict[str, Any]:
     """Everything that was found, for JSON."""
     undisturbed, disturbed = (rate(slices, disturbed=kind) for kind in (False, True))
-    first, last = resources[0], resources[-1]
-    minutes = [entry.minute for entry in resources]
-    slope = float(np.polyfit(minutes, [entry.all_mb for entry in resources], 1)[0])
+    # In the first quarter memory is taken into use: caches of compiled shapes, the largest batches.
+    warm = resources[len(resources) // 4 :]
+    first, last = warm[0], warm[-1]
+    slope = float(np.polyfit([one.minute for one in warm], [one.all_mb for one in warm], 1)[0])
     return {
         "seconds": sum(part.seconds for part in slices),
         "undisturbed_steps_per_second": undisturbed,

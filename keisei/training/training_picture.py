@@ -62,7 +62,7 @@ class TrainingPicture:
             yield left
         if rows.workers:
             yield _workers(snapshot, rows.workers)
-        yield _evaluations(snapshot.evaluations, rows.evaluations)
+        yield _evaluations(snapshot, rows.evaluations)
         if not self._last:
             yield Text()  # where the cursor waits, so that an echoed ^C does not wrap
 
@@ -183,9 +183,10 @@ def _workers(snapshot: TrainingSnapshot, rows: int) -> Panel:
     return _panel(Group(*(_line(line) for line in shown)), snapshot.workers_title, rows)
 
 
-def _evaluations(lines: list[str], rows: int) -> Panel:
-    shown = [_line(line, "green") for line in lines[-rows:]] or [_line("none yet", "dim")]
-    return _panel(Group(*shown), "Evaluation", rows)
+def _evaluations(snapshot: TrainingSnapshot, rows: int) -> Panel:
+    lines = [_line(line, "green") for line in snapshot.evaluations[-rows:]]
+    shown = lines or [_line("none yet", "dim")]
+    return _panel(Group(*shown), snapshot.evaluations_title, rows)
 
 
 def _board(snapshot: TrainingSnapshot, rows: int) -> Panel:

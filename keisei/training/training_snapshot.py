@@ -40,6 +40,7 @@ class TrainingSnapshot:
     workers: list[str]
     workers_title: str = "Workers"
     board_title: str = "A game"
+    evaluations_title: str = "Evaluation"
     round_name: str = "update"
 
 

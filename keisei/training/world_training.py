@@ -145,6 +145,7 @@ class WorldTraining:
             figures={name: values[-1] for name, values in self._history.items()},
             history={name: list(values) for name, values in self._history.items()},
             evaluations=list(self._lines),
+            evaluations_title=f"Every {self.config.checkpoints.interval} epochs",
             board=text_of(self.game.world) if isinstance(self.game, Environment) else "",
             board_title="A world",
             workers=_agent_lines(self.game, result),
