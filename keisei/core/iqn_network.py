@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from keisei.core.noisy_linear import NoisyLinear
+from keisei.core.stacked_modules import stacked_linear
 
 COSINES = 64
 
@@ -82,9 +83,9 @@ def quantiles(
     cosines = torch.cos(taus.unsqueeze(-1) * frequencies)
     embedded = _linear(cosines.flatten(-3, -2), weights.embedding, wide_type).relu_()
     seen = _linear(states, weights.seen, wide_type).relu_().unsqueeze(-2)
-    product = seen * embedded.unflatten(-2, taus.shape[-2:])
+    product = seen * embedded.view(*taus.shape, -1)
     mixed = _linear(product.flatten(-3, -2), weights.mixed, wide_type).relu_()
-    outputs = _linear(mixed, weights.heads, torch.float32).unflatten(-2, product.shape[-3:-1])
+    outputs = _linear(mixed, weights.heads, torch.float32).view(*product.shape[:-1], -1)
     advantages, values = outputs[..., :-1], outputs[..., -1:]
     dueling: Tensor = values + advantages - advantages.mean(dim=-1, keepdim=True)
     return dueling
@@ -94,7 +95,7 @@ def _linear(inputs: Tensor, layer: tuple[Tensor, Tensor], kind: torch.dtype) -> 
     weight, bias, inputs = layer[0].to(kind), layer[1].to(kind), inputs.to(kind)
     if weight.dim() == 2:
         return functional.linear(inputs, weight, bias)
-    return torch.baddbmm(bias.unsqueeze(-2), inputs, weight.mT)
+    return stacked_linear(inputs, weight, bias)
 
 
 def of_actions(quantiles: Tensor, actions: Tensor) -> Tensor:

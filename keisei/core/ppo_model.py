@@ -35,6 +35,7 @@ from keisei.core.learner_state import (
 from keisei.core.return_scale import ReturnScale
 from keisei.core.rollout_kernels import advantages_and_returns, choose_actions, returns_so_far
 from keisei.core.rollout_memory import RolloutMemory
+from keisei.core.stacked_modules import RowBackup
 from keisei.gridworld.model import States
 from keisei.gridworld.stack import Stack
 
@@ -140,9 +141,14 @@ class PPOModel:
         return None if len(lesson.actions) == 0 else Lesson(*(column.clone() for column in lesson))
 
     def learn(self, lesson: Lesson) -> dict[str, float]:
-        """One update; torch raises RuntimeError if a gradient is not finite."""
+        """One update.
+
+        If a gradient is not finite torch raises RuntimeError, and all is as before the lesson.
+        """
         sums: dict[str, float] = {}
-        parts = [self._learn(lesson.part(chosen)) for chosen in self.shuffled(len(lesson.actions))]
+        chosen = list(self.shuffled(len(lesson.actions)))
+        with RowBackup(self.network, self.optimizer):
+            parts = [self._learn(lesson.part(numbers)) for numbers in chosen]
         for losses in parts:
             sums |= {name: sums.get(name, 0.0) + float(value) for name, value in losses.items()}
         return self.figures({name: total / len(parts) for name, total in sums.items()})
@@ -221,7 +227,7 @@ class PPOModel:
 
     def stack_key(self) -> Hashable:
         """Equal for models that can act and learn together."""
-        return PPOModel, self._kind, self.config
+        return type(self), self._kind, self.config
 
     def stack(self, models: Sequence[PPOModel]) -> Stack:
         """These models, of which this is one, as a stack."""

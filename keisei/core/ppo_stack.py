@@ -14,10 +14,13 @@ from keisei.core.stacked_modules import (
     RowBackup,
     StackedOptimizer,
     clip_each,
+    failures_of,
     gradients_of,
+    parts_of,
     rows_of,
     stack_parameters,
     stacked_linear,
+    undone_by_errors,
 )
 from keisei.gridworld.model import States
 from keisei.gridworld.stack import Failure, Figures
@@ -52,8 +55,8 @@ class PPOStack:
             model.memory.expect(seen[place], log_probs[place], values[place])
         return dict(zip(states, actions, strict=True))
 
-    def shares(self, lessons: Mapping[int, Lesson]) -> list[dict[int, Lesson]]:
-        """The lessons, in parts that `learn` is fastest with, one after the other or in threads.
+    def shares(self, lessons: Mapping[int, Lesson], *, workers: int = 1) -> list[dict[int, Lesson]]:
+        """The lessons, in parts that `learn` is fastest with, for so many threads at once.
 
         Lessons of one length go together, as many as fill a processor's cache with their
         minibatches: 16 models with minibatches of 800 took 1.2 times as long as one by one.
@@ -63,63 +66,50 @@ class PPOStack:
             by_length.setdefault(len(lesson.actions), []).append(number)
         shares = []
         for length, numbers in by_length.items():
-            minibatch = min(length, self._models[0].config.minibatch)
-            together = max(MOST_ROWS // minibatch, 1)
-            shares += [numbers[i : i + together] for i in range(0, len(numbers), together)]
+            most = MOST_ROWS // min(length, self._models[0].config.minibatch)
+            shares += parts_of(numbers, most=max(most, 1), workers=workers)
         return [{number: lessons[number] for number in share} for share in shares]
 
     def learn(self, lessons: Mapping[int, Lesson]) -> dict[int, Figures | Failure]:
-        """What `learn` of each of these models would do; threads may take different shares."""
-        numbers = list(lessons)
+        """What `learn` of each of these models would do; threads may take different shares.
+
+        A model that fails computes on beside the others and goes back at the end, so that what they
+        compute has the same shapes, and the same bits, as without the failure.
+        """
+        models, numbers = self._models, list(lessons)
         lengths = {len(lesson.actions) for lesson in lessons.values()}
         if len(lengths) > 1:
             raise ValueError(f"lessons of lengths {sorted(lengths)} are learned in several shares")
-        return self._learn_together(numbers, lessons, lengths.pop())
-
-    def _learn_together(
-        self, numbers: list[int], lessons: Mapping[int, Lesson], length: int
-    ) -> dict[int, Figures | Failure]:
-        models = self._models
         backups = {n: RowBackup(models[n].network, models[n].optimizer) for n in numbers}
-        sums: dict[int, dict[str, float]] = {n: {} for n in numbers}
-        outcomes: dict[int, Figures | Failure] = {}
-        steps = 0
-        for parts in zip(*(models[n].shuffled(length) for n in numbers), strict=True):
-            steps += 1
-            due = [n for n in numbers if n not in outcomes]
-            if not due:
-                break
-            chosen = dict(zip(numbers, parts, strict=True))
-            norms, losses = self._step(due, [lessons[n].part(chosen[n]) for n in due])
-            for place, n in enumerate(due):
-                if not np.isfinite(norms[place]):
-                    backups[n].restore()
-                    outcomes[n] = Failure(f"the gradient's norm is {norms[place]}", "")
-                for name, values in losses.items():
-                    sums[n][name] = sums[n].get(name, 0.0) + float(values[place])
-        for n in numbers:
-            if n not in outcomes:
-                means = {name: total / steps for name, total in sums[n].items()}
-                outcomes[n] = models[n].figures(means)
-        return outcomes
+        losses = []
+        failed: dict[int, Failure] = {}
+        length = lengths.pop()
+        with undone_by_errors(backups.values(), [models[n].generator for n in numbers]):
+            for chosen in zip(*(models[n].shuffled(length) for n in numbers), strict=True):
+                parts = [lessons[n].part(part) for n, part in zip(numbers, chosen, strict=True)]
+                losses.append(self._step(numbers, parts, failed))
+        for n in failed:
+            backups[n].restore()
+        means = {name: np.mean([step[name] for step in losses], axis=0) for name in losses[0]}
+        return {
+            n: failed.get(n) or models[n].figures({k: float(v[place]) for k, v in means.items()})
+            for place, n in enumerate(numbers)
+        }
 
     def _step(
-        self, due: list[int], parts: list[Lesson]
-    ) -> tuple[NDArray[np.float32], dict[str, NDArray[np.float32]]]:
-        """One gradient step of the models `due`: their gradients' norms, and losses by name."""
+        self, numbers: list[int], parts: list[Lesson], failed: dict[int, Failure]
+    ) -> dict[str, NDArray[np.float32]]:
+        """One gradient step of the models that have not failed; [N] losses by name."""
         together = Lesson(*(torch.stack(column) for column in zip(*parts, strict=True)))
-        rows = [row.requires_grad_() for row in rows_of(self._parameters, due)]
-        config = self._models[due[0]].config
+        rows = [row.requires_grad_() for row in rows_of(self._parameters, numbers)]
+        config = self._models[0].config
         losses = clipped_losses(_forward(rows, together.states), together, config)
         gradients = gradients_of(losses["loss"].sum(), rows)
         norms = clip_each(gradients, config.max_grad_norm)
-        finite = norms.isfinite()
-        if finite.all():
-            self._optimizer.step(gradients, due)
-        else:
-            kept = finite.nonzero().flatten()
-            self._optimizer.step([g[kept] for g in gradients], [due[i] for i in kept.tolist()])
-        return norms.numpy(), {name: value.detach().numpy() for name, value in losses.items()}
+        failed |= failures_of(norms, numbers) | failed
+        if len(failed) < len(numbers):
+            self._optimizer.step(gradients, numbers, but=failed)
+        return {name: value.detach().numpy() for name, value in losses.items()}
 
 
 def _forward(parameters: Sequence[Tensor], states: Tensor) -> Tensor:

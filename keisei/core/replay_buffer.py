@@ -20,7 +20,7 @@ import json
 import os
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from keisei.core.replay_kernels import gather_transitions, pick_complete, stack_current
+from keisei.core.turn_parts import TurnArrays, most_turns, place_parts
 
 _FORMAT = "keisei-replay-1"
 _TURN_ARRAYS = ("states", "actions", "rewards", "dones", "active", "starts")
@@ -133,6 +134,27 @@ class Buffer:
         np.logical_or(dones, inactive, out=self._fresh)
         self._next_row = (row + 1) % self.capacity
         self._filled = min(self._filled + 1, self.capacity)
+
+    def stored_turns(self) -> dict[str, NDArray[Any]]:
+        """What is stored, [T, B, ...] by name, the oldest first; views unless the ring is full."""
+        if self._oldest == 0:
+            return {name: getattr(self, name)[: self._filled] for name in _TURN_ARRAYS}
+        return {name: np.roll(getattr(self, name), -self._oldest, axis=0) for name in _TURN_ARRAYS}
+
+    def add_turns(self, parts: Sequence[TurnArrays]) -> None:
+        """Store turns of all copies, at most `capacity`, given as parts; the oldest make room."""
+        count, first = most_turns(parts), self._next_row
+        for name in _TURN_ARRAYS:
+            ring = getattr(self, name)
+            rows = np.empty((count, *ring.shape[1:]), ring.dtype)
+            place_parts(name, parts, rows)
+            before_the_end = min(count, self.capacity - first)
+            ring[first : first + before_the_end] = rows[:before_the_end]
+            ring[: count - before_the_end] = rows[before_the_end:]
+        self._next_row = (first + count) % self.capacity
+        self._filled = min(self._filled + count, self.capacity)
+        self._stored = int(np.count_nonzero(self.active[: self._filled]))
+        self.start_episodes()
 
     def current_state(self, states: NDArray[Any]) -> NDArray[np.float32]:
         """[B, F * S] the states that the new observations `states` [B, ...] make."""

@@ -27,7 +27,7 @@ class ReturnScale:
 
     def see(self, returns: NDArray[np.float32]) -> None:
         """Count the returns [N] of a rollout in."""
-        if len(returns) == 0:
+        if len(returns) == 0 or not np.isfinite(returns).all():  # one NaN would stay for good
             return
         count, mean = len(returns), float(returns.mean(dtype=np.float64))
         total, distance = self._count + count, mean - self._mean

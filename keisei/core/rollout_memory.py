@@ -12,12 +12,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from keisei.core.turn_parts import TurnArrays, most_turns, place_parts
 
 _FIRST_TURNS = 128
 
@@ -120,6 +122,20 @@ class RolloutMemory:
         self.turns += 1
         self._expected = None
 
+    def stored_turns(self) -> dict[str, NDArray[Any]]:
+        """What is stored, [T, B, ...] by name, the oldest first; views."""
+        return {name: getattr(self, name)[: self.turns] for name in self._layout}
+
+    def add_turns(self, parts: Sequence[TurnArrays]) -> None:
+        """Store turns of all copies, given as parts whose copies follow each other."""
+        rows = slice(self.turns, self.turns + most_turns(parts))
+        while rows.stop > len(self.actions):
+            self._grow()
+        for name in self._layout:
+            place_parts(name, parts, getattr(self, name)[rows])
+        self._stored += int(np.count_nonzero(self.active[rows]))
+        self.turns = rows.stop
+
     def _grow(self) -> None:
         for name in self._layout:
             array = getattr(self, name)
@@ -127,7 +143,7 @@ class RolloutMemory:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Copies of all that the memory goes on from, by name."""
-        arrays = {name: getattr(self, name)[: self.turns].copy() for name in self._layout}
+        arrays = {name: array.copy() for name, array in self.stored_turns().items()}
         return {**arrays, "earlier": self._earlier.copy(), "fresh": self._fresh.copy()}
 
     def load_state(self, arrays: Mapping[str, NDArray[Any]]) -> None:

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from keisei.gridworld.model import Model, States
 from keisei.gridworld.stack import Failure, Figures, LearningModel, Stack
 
+THREADS_TO_FEED = 2
+"""Parts that the lessons of a stack are cut into at least, for a pool of threads."""
 Outcome = Figures | Failure
 Outcomes = dict[int, Outcome]
 
@@ -52,19 +54,23 @@ class AgentStacks:
         """
         together = {n: lessons[n] for n in lessons if stacked and n in self._stacked}
         alone = {n: lessons[n] for n in lessons if n not in together}
-        jobs = [*self._stacked_jobs(together), *self._single_jobs(alone)]
+        workers = 1 if pool is None else THREADS_TO_FEED
+        jobs = [*self._stacked_jobs(together, workers), *self._single_jobs(alone)]
         if pool is None or len(jobs) < 2:
             done = [job() for job in jobs]
         else:
             done = [future.result() for future in [pool.submit(job) for job in jobs]]
         return {number: outcome for outcomes in done for number, outcome in outcomes.items()}
 
-    def _stacked_jobs(self, lessons: Mapping[int, Any]) -> list[Callable[[], Outcomes]]:
+    def _stacked_jobs(
+        self, lessons: Mapping[int, Any], workers: int
+    ) -> list[Callable[[], Outcomes]]:
         jobs = []
         for stack, numbers in self._stacks:
             within = {row: lessons[n] for row, n in enumerate(numbers) if n in lessons}
-            for share in stack.shares(within):
-                jobs.append(_stacked_job(stack, numbers, share))
+            models = [self._models[number] for number in numbers]
+            for share in stack.shares(within, workers=workers):
+                jobs.append(_stacked_job(stack, numbers, models, share))
         return jobs
 
     def _single_jobs(self, lessons: Mapping[int, Any]) -> list[Callable[[], Outcomes]]:
@@ -82,13 +88,16 @@ def _groups(models: Mapping[int, Model]) -> list[list[int]]:
 
 
 def _stacked_job(
-    stack: Stack, numbers: Sequence[int], share: Mapping[int, Any]
+    stack: Stack, numbers: Sequence[int], models: Sequence[Any], share: Mapping[int, Any]
 ) -> Callable[[], Outcomes]:
+    """Those of a share learn together; if that fails, each by itself: one of them is to blame."""
+
     def job() -> Outcomes:
         try:
             return {numbers[row]: outcome for row, outcome in stack.learn(share).items()}
-        except Exception as error:
-            return {numbers[row]: Failure.of(error) for row in share}
+        except Exception:
+            alone = [_single_job(models[row], numbers[row], share[row]) for row in share]
+            return {number: outcome for job in alone for number, outcome in job().items()}
 
     return job
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from keisei.gridworld.agent_stacks import AgentStacks, Outcomes
 from keisei.gridworld.spans import NoTimeline, TimelineLike, TimelineMaker
-from keisei.gridworld.stack import LearningModel
+from keisei.gridworld.stack import Failure, LearningModel
 
 
 class AsyncLearner:
@@ -52,13 +52,15 @@ class AsyncLearner:
         with self._news:
             return self._lessons is not None or self._outcomes is not None
 
-    def teach(self, lessons: Mapping[int, Any]) -> None:
-        """Have it learn; not while it is busy."""
+    def teach(self, lessons: Mapping[int, Any], epoch: int) -> None:
+        """Have it learn from what was played up to this epoch; not while it is busy."""
         with self._news:
             if self._lessons is not None or self._outcomes is not None:
                 raise RuntimeError("the learner has not delivered what it learned before")
+            for number in lessons:  # nobody else uses the twins now
+                self.twins[number].start_epoch_action(epoch)
             if self._thread is None:
-                self._outcomes = self._stacks.learn(lessons, self._pool)
+                self._outcomes = self._learn(lessons)
                 return
             self._lessons = lessons
             self._news.notify_all()
@@ -105,10 +107,17 @@ class AsyncLearner:
                     return
                 lessons = self._lessons
             with timeline.span("learn"):
-                outcomes = self._stacks.learn(lessons, self._pool)
+                outcomes = self._learn(lessons)
             with self._news:
                 self._lessons, self._outcomes = None, outcomes
                 self._news.notify_all()
+
+    def _learn(self, lessons: Mapping[int, Any]) -> Outcomes:
+        """What became of each agent: who waits for it must not wait for ever."""
+        try:
+            return self._stacks.learn(lessons, self._pool)
+        except Exception as error:
+            return {number: Failure.of(error) for number in lessons}
 
     def close(self) -> None:
         """Finish the last lesson and end the thread; `deliver` still works after it."""

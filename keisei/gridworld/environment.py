@@ -138,8 +138,9 @@ class Environment(Game):
                 self.execute(agent, state, action)
         else:
             for agent in self.agents:
-                state = agent.pov(self.world)
-                self.execute(agent, state, agent.get_action(state))
+                if self.active[agent.number].any():
+                    state = agent.pov(self.world)
+                    self.execute(agent, state, agent.get_action(state))
 
     def begin_turn(self) -> None:
         """Count the turn and let things change by themselves."""
@@ -148,8 +149,12 @@ class Environment(Game):
             kind.transition(self.world, self.world.cells(kind))
 
     def decide(self, states: list[States]) -> list[NDArray[np.int64]]:
-        """What each agent wants to do, given what it observed."""
-        return [agent.get_action(state) for agent, state in zip(self.agents, states, strict=True)]
+        """What each agent wants to do, given what it observed; one that is done is not asked."""
+        idle = np.zeros(self.world.copies, np.int64)
+        return [
+            agent.get_action(states[agent.number]) if self.active[agent.number].any() else idle
+            for agent in self.agents
+        ]
 
     def execute(self, agent: Agent, state: States, action: NDArray[np.int64]) -> None:
         """Have an agent act on what it decided, and remember the turn."""

@@ -23,7 +23,7 @@ from keisei.gridworld.game import EpochResult
 from keisei.gridworld.model import States
 from keisei.gridworld.parallel_settings import ParallelSettings
 from keisei.gridworld.spans import NoTimeline, TimelineLike, TimelineMaker
-from keisei.gridworld.stack import Failure, LearningModel
+from keisei.gridworld.stack import Failure, Figures, LearningModel
 
 _LOG = logging.getLogger(__name__)
 _LONGEST_REST = 64
@@ -85,13 +85,16 @@ class ParallelEnvironment(Environment):
 
     def close(self) -> None:
         """Finish the last lesson, give the agents what they learned, and end all threads."""
-        if self._learner is not None:
-            self._learner.close()
-            self._take_over(self._learner.deliver())
-            self._learner = None
+        self._end_learner()
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
+
+    def _end_learner(self) -> None:
+        learner, self._learner = self._learner, None
+        if learner is not None:
+            learner.close()
+            self._take_over(learner.deliver())
 
     def trace_with(self, timeline: TimelineLike, make_timeline: TimelineMaker) -> None:
         """Write to this timeline, which is not closed here, and one of the learner's thread."""
@@ -129,6 +132,7 @@ class ParallelEnvironment(Environment):
         else:
             with self._timeline.span("learn"):
                 lessons, stacked = self._draw_lessons(train_steps), self.parallel.parallel_training
+                self._taught_epoch = self.epoch
                 self._take_over(self._stacks.learn(lessons, self._pool, stacked=stacked))
             self._train_others(train_steps)
         return [
@@ -143,14 +147,23 @@ class ParallelEnvironment(Environment):
     def _draw_lessons(self, train_steps: int) -> dict[int, Any]:
         """What the agents that are due learn from."""
         lessons = {}
-        self._taught_epoch = self.epoch
         for agent in self.agents:
             model, number = agent.model, agent.number
-            if isinstance(model, LearningModel):
+            if not isinstance(model, LearningModel):
+                continue
+            try:
                 lesson = model.draw_lesson(train_steps)
-                if lesson is not None and self.epoch >= self._rests_until[number]:
-                    lessons[number] = lesson
+            except Exception as error:
+                if not self._rests(number):
+                    self._rest(number, Failure.of(error), self.epoch + 1)
+                continue
+            if lesson is not None and not self._rests(number):
+                lessons[number] = lesson
         return lessons
+
+    def _rests(self, number: int) -> bool:
+        """Whether an agent is left alone because its training has failed."""
+        return self.epoch < self._rests_until[number]
 
     def _teach_beside(self, train_steps: int) -> None:
         """Hand over the next lessons, if it is time and the learner has done the last ones."""
@@ -170,9 +183,10 @@ class ParallelEnvironment(Environment):
         """Hand over all that was collected since the last lesson."""
         with self._timeline.span("snapshot"):
             lessons = self._draw_lessons(train_steps * self._owed_epochs)
+        self._taught_epoch = self.epoch
         if lessons:
-            learner.teach(lessons)
-        self.learned_steps += self._owed_steps
+            learner.teach(lessons, self.epoch)
+            self.learned_steps += self._owed_steps
         self._owed_epochs = self._owed_steps = 0
 
     def finish_lessons(self, train_steps: int = 1) -> None:
@@ -204,33 +218,41 @@ class ParallelEnvironment(Environment):
     def _train_others(self, train_steps: int) -> None:
         """Train the models whose learning cannot be taken apart, one after the other."""
         for agent in self.agents:
-            if isinstance(agent.model, LearningModel):
+            number = agent.number
+            if isinstance(agent.model, LearningModel) or self._rests(number):
                 continue
+            figures: Figures = {}
             try:
                 for _ in range(train_steps):
-                    figures = agent.model.train_step()
-                    self._figures[agent.number] = figures or self._figures[agent.number]
+                    figures = agent.model.train_step() or figures
             except Exception as error:
-                self._take_over({agent.number: Failure.of(error)})
+                self._rest(number, Failure.of(error), self.epoch + 1)
+                continue
+            if figures:
+                self._note_lesson(number, figures, self.epoch)
 
     def _take_over(self, outcomes: Outcomes) -> None:
         """Note what became of each agent's lesson."""
         for number, outcome in outcomes.items():
             if isinstance(outcome, Failure):
-                self._rest(number, outcome)
+                self._rest(number, outcome, max(self._taught_epoch + 1, self.epoch))
             else:
-                self.failures[number] = 0
-                self._figures[number] = outcome
-                self._learned_epoch[number] = self._taught_epoch
+                self._note_lesson(number, outcome, self._taught_epoch)
 
-    def _rest(self, number: int, failure: Failure) -> None:
+    def _note_lesson(self, number: int, figures: Figures, epoch: int) -> None:
+        """Note that an agent has learned from what was played up to this epoch."""
+        self.failures[number] = 0
+        self._figures[number] = figures
+        self._learned_epoch[number] = epoch
+
+    def _rest(self, number: int, failure: Failure, from_epoch: int) -> None:
         """Leave an agent's training alone for a while, twice as long each time in a row."""
         self.failures[number] += 1
         rest = min(2 ** (self.failures[number] - 1), _LONGEST_REST)
-        self._rests_until[number] = self.epoch + 1 + rest
+        self._rests_until[number] = from_epoch + rest
         self.on_news(
             f"The training of agent {number} failed ({failure.reason}): it keeps its weights and "
-            f"is trained again in {rest} epochs.\n{failure.traceback}".rstrip()
+            f"rests, {rest} epoch{'s' * (rest > 1)} long.\n{failure.traceback}".rstrip()
         )
 
     def run_experiment_parallel(
@@ -251,9 +273,9 @@ class ParallelEnvironment(Environment):
     def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """As of any game; the learner's weights too, when it has done the lesson it is at."""
         arrays, values = super().state()
-        values["failures"], values["rests_until"] = self.failures, self._rests_until
-        values["learned_epoch"], values["taught_epoch"] = self._learned_epoch, self._taught_epoch
-        values["figures"] = self._figures
+        values["failures"], values["rests_until"] = list(self.failures), list(self._rests_until)
+        values["learned_epoch"] = list(self._learned_epoch)
+        values["taught_epoch"], values["figures"] = self._taught_epoch, list(self._figures)
         values["owed"] = [self._owed_epochs, self._owed_steps]
         values["counted"] = [self.collected_steps, self.learned_steps]
         if self._learner is not None:
@@ -268,20 +290,30 @@ class ParallelEnvironment(Environment):
     def load_state(self, arrays: Mapping[str, NDArray[Any]], values: Mapping[str, Any]) -> None:
         """Go on from what `state` gave, in a game set up alike."""
         super().load_state(arrays, values)
+        if self._learner is not None:  # what it is at belongs to another run
+            self._learner.close()
+            self._learner = None
         self._make_stacks()
+        if "failures" in values:  # else it is the state of a plain game
+            self._load_lessons(arrays, values)
+
+    def _load_lessons(self, arrays: Mapping[str, NDArray[Any]], values: Mapping[str, Any]) -> None:
+        """Go on where the learning was."""
         self.failures, self._rests_until = list(values["failures"]), list(values["rests_until"])
         self._learned_epoch = list(values["learned_epoch"])
         self._taught_epoch, self._figures = values["taught_epoch"], list(values["figures"])
         self._owed_epochs, self._owed_steps = values["owed"]
         self.collected_steps, self.learned_steps = values["counted"]
-        if "twins" in values:
-            learner = self._get_learner()
-            for number, twin in learner.twins.items():
-                start = f"twin{number}."
-                its = {k.removeprefix(start): a for k, a in arrays.items() if k.startswith(start)}
-                twin.load_state(its, values["twins"][str(number)])
-            learned = {int(n): _from_json(value) for n, value in values["learned"].items()}
-            learner.go_on_from(learned)
+        if "twins" not in values:
+            return
+        learner = self._get_learner()
+        for number, twin in learner.twins.items():
+            start = f"twin{number}."
+            its = {k.removeprefix(start): a for k, a in arrays.items() if k.startswith(start)}
+            twin.load_state(its, values["twins"][str(number)])
+        learner.go_on_from({int(n): _from_json(value) for n, value in values["learned"].items()})
+        if not self.parallel.wants("async_learning"):
+            self._end_learner()
 
 
 def in_parallel(game: type[Environment]) -> type[ParallelEnvironment]:

@@ -62,8 +62,11 @@ class Stack(Protocol):
     def take_actions(self, states: Mapping[int, States]) -> dict[int, NDArray[np.int64]]:
         """What `take_action` of each of these models would give."""
 
-    def shares(self, lessons: Mapping[int, Any]) -> list[dict[int, Any]]:
-        """The lessons, in parts that `learn` is fastest with; threads may take different parts."""
+    def shares(self, lessons: Mapping[int, Any], *, workers: int = 1) -> list[dict[int, Any]]:
+        """The lessons, in parts that `learn` is fastest with, at least so many if it can be.
+
+        Threads may take different parts.
+        """
 
     def learn(self, lessons: Mapping[int, Any]) -> dict[int, Figures | Failure]:
         """What `learn` of each of these models would do; of one of the `shares`."""

@@ -176,3 +176,69 @@ def test_the_seed_decides_everything():
     first, same, different = (bits(learner.state()[0]) for learner in learners)
     assert first == same
     assert first != different
+
+
+def learned_from(learner):
+    return bits({k: v for k, v in learner.state()[0].items() if not k.startswith("memory")})
+
+
+def weights_and_moments(learner):
+    return {name: value for name, value in learned_from(learner).items() if name != "generator"}
+
+
+def test_a_lesson_is_what_so_many_train_steps_learn_from():
+    one, other = model(seed=1), model(seed=1)
+    for learner in (one, other):
+        Lights(16).epoch(learner, 0)
+    figures = [one.train_step() for _ in range(4)]
+    lesson = other.draw_lesson(4)
+    together = other.learn(lesson)
+    assert len(lesson) == 4
+    assert learned_from(one) == learned_from(other)
+    for name, value in together.items():
+        assert value == pytest.approx(np.mean([step[name] for step in figures]))
+
+
+def test_a_lesson_does_not_change_with_the_memory():
+    learner = model()
+    Lights(16).epoch(learner, 0)
+    assert learner.draw_lesson(0) is None
+    [batch] = learner.draw_lesson(1)
+    before = bits(batch._asdict())
+    for number in range(10):
+        Lights(16, seed=number).epoch(learner, number)
+    assert bits(batch._asdict()) == before
+
+
+@pytest.mark.parametrize("learned_before", [False, True])
+@pytest.mark.parametrize("faulty", [[True], [False, False, True, False]])
+def test_a_lesson_that_fails_leaves_the_learner_as_it_was(faulty, learned_before):
+    learner = model(learning_rate=0.01, tau=0.5)
+    Lights(16).epoch(learner, 0)
+    if learned_before:
+        learner.train_step()
+    lesson = learner.draw_lesson(len(faulty))
+    faults = [np.float32(np.nan if fails else 0) for fails in faulty]
+    wrong = [b._replace(returns=b.returns + f) for b, f in zip(lesson, faults, strict=True)]
+    before = weights_and_moments(learner)
+    with pytest.raises(RuntimeError, match="non-finite"):
+        learner.learn(wrong)
+    assert weights_and_moments(learner) == before
+    assert "loss" in learner.learn(lesson)
+    assert weights_and_moments(learner) != before
+
+
+def test_a_twin_learns_the_same_and_is_adopted():
+    one, other = model(seed=1), model(seed=1)
+    for learner in (one, other):
+        learnt(learner, epochs=2)
+    twin, before = one.twin(), learned_from(one)
+    twin.learn(one.draw_lesson(3))
+    other.learn(other.draw_lesson(3))
+    assert learned_from(twin) == learned_from(other)
+    assert learned_from(one) == before
+    assert not storages(one) & storages(twin)
+    assert len(twin.memory) == 0
+    one.adopt(twin)
+    assert bits(one.network.state_dict()) == bits(twin.network.state_dict())
+    assert bits(one.target.state_dict()) == bits(twin.target.state_dict())

@@ -119,6 +119,47 @@ def test_a_reward_that_is_not_a_number_stops_the_update():
     assert bits(learner.network.state_dict()) == before
 
 
+def test_a_lesson_that_fails_midway_leaves_the_learner_as_it_was():
+    learner = model(epochs=3)
+    for rounds in range(2):  # without moments, and with
+        Lights(16, seed=rounds).epoch(learner, rounds)
+        lesson = learner.draw_lesson(1)
+        steps, learn = [], learner._learn
+        names = ("network", "optimizer")
+        before = bits({k: v for k, v in learner.state()[0].items() if k.startswith(names)})
+
+        def fails_later(part, steps=steps, learn=learn):
+            steps.append(part)
+            fault = torch.nan if len(steps) == 3 else 0.0
+            return learn(part._replace(advantages=part.advantages + fault))
+
+        learner._learn = fails_later
+        with pytest.raises(RuntimeError, match="non-finite"):
+            learner.learn(lesson)
+        assert len(steps) == 3
+        after = bits({k: v for k, v in learner.state()[0].items() if k.startswith(names)})
+        assert after == before
+        learner._learn = learn
+        learner.learn(lesson)
+
+
+def test_a_twin_learns_the_same_and_is_adopted():
+    learner = model()
+    learnt(learner, epochs=2)
+    twin = learner.twin()
+    Lights(16).epoch(learner, 3)
+    assert learner.draw_lesson(0) is None
+    lesson = learner.draw_lesson(1)
+    assert learner.draw_lesson(1) is None
+    before = bits(learner.network.state_dict())
+    figures = twin.learn(lesson)
+    assert bits(learner.network.state_dict()) == before
+    assert not storages(learner) & storages(twin)
+    learner.adopt(twin)
+    assert bits(learner.network.state_dict()) == bits(twin.network.state_dict()) != before
+    assert figures["loss"] != 0
+
+
 def test_the_losses_are_those_of_the_paper():
     logits, values = torch.tensor([[0.0, 1.0], [2.0, 0.0]]), torch.tensor([0.5, -1.0])
     lesson = Lesson(
