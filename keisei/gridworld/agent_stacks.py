@@ -13,7 +13,10 @@ from keisei.gridworld.model import Model, States
 from keisei.gridworld.stack import Failure, Figures, LearningModel, Stack
 
 THREADS_TO_FEED = 2
-"""Parts that the lessons of a stack are cut into at least, for a pool of threads."""
+"""Parts that the lessons of a stack are cut into at least.
+
+The same for any number of threads, so that this number changes no bit of what is learned.
+"""
 Outcome = Figures | Failure
 Outcomes = dict[int, Outcome]
 
@@ -54,22 +57,19 @@ class AgentStacks:
         """
         together = {n: lessons[n] for n in lessons if stacked and n in self._stacked}
         alone = {n: lessons[n] for n in lessons if n not in together}
-        workers = 1 if pool is None else THREADS_TO_FEED
-        jobs = [*self._stacked_jobs(together, workers), *self._single_jobs(alone)]
+        jobs = [*self._stacked_jobs(together), *self._single_jobs(alone)]
         if pool is None or len(jobs) < 2:
             done = [job() for job in jobs]
         else:
             done = [future.result() for future in [pool.submit(job) for job in jobs]]
         return {number: outcome for outcomes in done for number, outcome in outcomes.items()}
 
-    def _stacked_jobs(
-        self, lessons: Mapping[int, Any], workers: int
-    ) -> list[Callable[[], Outcomes]]:
+    def _stacked_jobs(self, lessons: Mapping[int, Any]) -> list[Callable[[], Outcomes]]:
         jobs = []
         for stack, numbers in self._stacks:
             within = {row: lessons[n] for row, n in enumerate(numbers) if n in lessons}
             models = [self._models[number] for number in numbers]
-            for share in stack.shares(within, workers=workers):
+            for share in stack.shares(within, workers=THREADS_TO_FEED):
                 jobs.append(_stacked_job(stack, numbers, models, share))
         return jobs
 

@@ -141,7 +141,7 @@ def test_those_of_a_share_that_fails_learn_one_by_one_and_a_failure_is_its_agent
     assert {n: o.reason for n, o in outcomes.items() if isinstance(o, Failure)} == {
         5: "ArithmeticError: lesson 1 is too hard",
     }
-    assert "in learn" in outcomes[3].traceback
+    assert "in learn" in outcomes[5].traceback
 
 
 def test_a_pool_teaches_at_the_same_time():
