@@ -10,6 +10,7 @@ import torch
 from keisei.config_loading import load_any
 from keisei.gridworld.game import Game
 from keisei.training.display import make_display
+from keisei.training.memory_reuse import keep_freed_memory
 from keisei.training.metrics import MetricsLog
 from keisei.training.run_folder import RunFolder
 from keisei.training.run_log import LOG_FILE, close_run_log, open_run_log
@@ -24,6 +25,7 @@ class WorldSession:
     """A run in a world that is ready to be trained, new or continued."""
 
     def __init__(self, config: WorldConfig, game: Game, folder: RunFolder, *, trace: bool) -> None:
+        keep_freed_memory()
         if config.threads:
             torch.set_num_threads(config.threads)
         self._folder = folder

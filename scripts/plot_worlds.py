@@ -21,19 +21,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from keisei.config_loading import load_any
 from keisei.gridworld.environment import Environment
+from keisei.gridworld.examples.tag import It
 from keisei.gridworld.model import FixedModel, RandomModel, States
+from keisei.gridworld.world import World
 from keisei.training.checkpoint_format import Checkpoint, load_checkpoint
 from keisei.training.run_folder import RunFolder
 from keisei.training.world_games import make_game
+from keisei.world_config import WorldConfig
 
 FOLDER = Path(__file__).parents[1] / "docs" / "worlds"
 POINTS = 80
-EPOCHS = 10
-"""What trained agents are played for, in all copies of their run."""
+LEFT_OUT = ("update", "time", "steps_per_second", "loss", "policy_loss", "value_loss", "clip_share")
+EPOCHS = {"tag": 10, "cleanup": 4}
+"""How many epochs trained agents play, in all copies of their run."""
 UP, DOWN, LEFT, RIGHT, CLEAN = range(5)
 LABELS = {"apples": "apples eaten", "cleaned": "cells cleaned", "reward": "total reward"}
 Line = dict[str, Any]
@@ -71,7 +76,7 @@ def collect(name: str, runs: list[str]) -> None:
 def thinned(label: str, metrics: Path, cpu_seconds: float) -> Iterator[Line]:
     """Means over groups of epochs; the CPU-seconds of a run are spread evenly over its epochs."""
     epochs = [json.loads(line) for line in metrics.read_text().splitlines()]
-    names = [name for name in epochs[-1] if "/" not in name and name not in ("time", "update")]
+    names = [name for name in epochs[-1] if "/" not in name and name not in LEFT_OUT]
     for group in np.array_split(np.arange(len(epochs)), min(POINTS, len(epochs))):
         figures = {n: float(np.mean([epochs[i].get(n, np.nan) for i in group])) for n in names}
         epoch = float(group.mean()) + 1
@@ -94,7 +99,11 @@ def checkpoints(run: Path) -> Iterator[Checkpoint]:
 
 def trained_game(run: Path, checkpoint: Checkpoint) -> Environment:
     """The game of a run with what its agents had learned."""
-    game = make_game(load_any(run / "config.yaml"))
+    config = load_any(run / "config.yaml")
+    if not isinstance(config, WorldConfig):
+        raise SystemExit(f"{run} is not a run in a world")
+    game = make_game(config)
+    assert isinstance(game, Environment)
     game.load_state(checkpoint.tensors, checkpoint.state["game"])
     return game
 
@@ -121,14 +130,37 @@ def tag(run: Path) -> None:
             lines.append({"run": label, "epoch": checkpoint.update, "reward": reward})
             print(lines[-1])
     write("tag_mixed", lines)
+    print("it stands next to somebody: trained", beside(run, checkpoint, everybody))
+    print("it stands next to somebody: random", beside(run, checkpoint, set()))
 
 
-def reward_of(run: Path, checkpoint: Checkpoint, one: int, trained: set[int]) -> float:
-    """The mean reward of one player in an epoch; those who are not trained act randomly."""
+def mixed_game(run: Path, checkpoint: Checkpoint, trained: set[int]) -> Environment:
+    """The game of a run, in which those who are not named act randomly."""
     game = trained_game(run, checkpoint)
     for number in set(range(len(game.agents))) - trained:
         replace_model(game, number, RandomModel)
-    results = game.run_experiment(EPOCHS, train_steps=0)
+    return game
+
+
+def beside(run: Path, checkpoint: Checkpoint, trained: set[int]) -> float:
+    """How often who is it has somebody next to it when a turn begins, the first five left out."""
+    shares: list[float] = []
+
+    def watch(world: World) -> None:
+        rows, columns = world.agents.rows, world.agents.columns
+        away = abs(rows[:, None] - rows) + abs(columns[:, None] - columns)  # [N, N, B]
+        is_it = world.map[np.arange(world.copies), rows, columns, 0] == world.number_of(It)
+        if world.turn >= 5:
+            shares.append(float((away == 1).any(axis=1)[is_it].mean()))
+
+    mixed_game(run, checkpoint, trained).run_experiment(EPOCHS["tag"], train_steps=0, watch=watch)
+    return round(float(np.mean(shares)), 3)
+
+
+def reward_of(run: Path, checkpoint: Checkpoint, one: int, trained: set[int]) -> float:
+    """The mean reward of one player in an epoch."""
+    game = mixed_game(run, checkpoint, trained)
+    results = game.run_experiment(EPOCHS["tag"], train_steps=0)
     return float(np.mean([result.rewards[one] for result in results]))
 
 
@@ -168,7 +200,7 @@ class Sweeper(FixedModel):
         window = states[:, 2 * 121 : 3 * 121].reshape(-1, 11, 11)  # the third kind of `Cleanup`
         left, right = window[:, 4:7, 2:5], window[:, 4:7, 6:9]
         counts = [side.sum(axis=(1, 2)) for side in (left, right)]
-        return np.where(self._heading == LEFT, *counts) > 0
+        return np.asarray(np.where(self._heading == LEFT, *counts) > 0)
 
 
 def cleanup(run: Path) -> None:
@@ -184,7 +216,7 @@ def with_sweepers(run: Path, checkpoint: Checkpoint, count: int) -> Line:
     for number in range(count):
         replace_model(game, number, Sweeper)
     line: Line = {"run": "sweepers", "sweepers": count, "others": len(game.agents) - count}
-    results = game.run_experiment(EPOCHS, train_steps=0)
+    results = game.run_experiment(EPOCHS["cleanup"], train_steps=0)
     for name in ("apples", "cleaned", "pollution"):
         line[name] = round(float(np.mean([result.counts[name] for result in results])), 3)
     rewards = np.mean([result.rewards for result in results], axis=0)
@@ -223,13 +255,21 @@ def plot(axis: Any, lines: list[Line], x: str, y: str, **style: Any) -> None:
     axis.plot([line[x] for line in lines], [line[y] for line in lines], **style)
 
 
+def draw_random(axis: Any, curves: Curves, y: str) -> None:
+    """The mean of the run called random, which is taken out of the curves."""
+    mean = np.mean([line[y] for line in curves.pop("random")])
+    axis.axhline(mean, color="grey", ls=":", label="random")
+
+
 def draw_treasurehunt() -> None:
     """Total reward over CPU-seconds, for both learners."""
     figure, [axis] = panels(1)
     figure.set_size_inches(7, 4)
-    for label, lines in read("treasurehunt").items():
+    curves = read("treasurehunt")
+    draw_random(axis, curves, "reward")
+    for label, lines in curves.items():
         plot(axis, lines, "cpu_seconds", "reward", label=label, ls="--" if "IQN" in label else "-")
-    axis.axhline(350, color="grey", lw=0.8, ls=":")
+    axis.axhline(350, color="grey", lw=0.8)
     axis.set(title="treasurehunt", xlabel="CPU-seconds", ylabel="total reward of an epoch")
     finish(figure, [axis], "treasurehunt")
 
@@ -237,12 +277,15 @@ def draw_treasurehunt() -> None:
 def draw_tag() -> None:
     """Tags while five learn together, and how they do among random players."""
     figure, [left, right] = panels(2)
-    for label, lines in read("tag").items():
+    curves = read("tag")
+    draw_random(left, curves, "tags")
+    for label, lines in curves.items():
         plot(left, lines, "epoch", "tags", label=label)
     left.set(title="tag: five learn together", xlabel="epoch", ylabel="tags in an epoch")
     for label, lines in read("tag_mixed").items():
         plot(right, lines, "epoch", "reward", marker=".", label=label)
-    right.set(title="tag: one against the rest", xlabel="epoch", ylabel="reward of the one")
+    right.set(title="tag: one among others", xlabel="epoch", ylabel="reward of the one")
+    right.set_ylim(100, 200)
     finish(figure, [left, right], "tag")
 
 
@@ -297,6 +340,7 @@ def main() -> None:
         verbs.add_parser(name, help="play its trained agents").add_argument("run", type=Path)
     verbs.add_parser("draw", help="all pictures")
     arguments = parser.parse_args()
+    torch.set_num_threads(1)  # more were 25 times slower on two busy cores
     if arguments.verb == "collect":
         collect(arguments.name, arguments.runs)
     elif arguments.verb == "draw":

@@ -18,6 +18,7 @@ from keisei.gridworld.environment import Environment
 from keisei.gridworld.examples.treasurehunt import Treasurehunt, TreasurehuntRules
 from keisei.gridworld.parallel_environment import ParallelEnvironment, in_parallel
 from keisei.gridworld.parallel_settings import ParallelSettings
+from keisei.training.memory_reuse import keep_freed_memory
 
 _DECISIONS = 20
 
@@ -26,6 +27,7 @@ def bench_parallel_worlds(
     agent_counts: list[int], copy_counts: list[int], *, kind: str, rounds: int, seconds: float
 ) -> dict[str, Any]:
     """Ratios and rates for each number of agents and copies."""
+    keep_freed_memory()
     with one_thread():
         rows = [
             _row(agents, copies, kind, rounds=rounds, seconds=seconds)

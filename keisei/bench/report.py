@@ -73,7 +73,7 @@ def _number(rate: float | None) -> str:
 
 def worlds_table(report: dict[str, Any]) -> Table:
     """The result of `bench_worlds` as a table."""
-    table = Table(title="Worlds, one process, one thread")
+    table = Table(title="Worlds, one process")
     table.add_column("")
     table.add_column("agent-steps/s", justify="right")
     table.add_column("times Sorrel", justify="right")

@@ -1,7 +1,7 @@
 """`keisei bench worlds`: agent-steps a second of worlds, with and without learning, in one process.
 
-All sides take turns, in one run and on one thread. An agent-step is one agent looking, deciding and
-acting once in one copy of the world.
+All sides take turns, in one run, and all but one on one thread. An agent-step is one agent looking,
+deciding and acting once in one copy of the world.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 from keisei.core.threads import one_thread
@@ -16,6 +17,9 @@ from keisei.core.world_models import model_maker
 from keisei.gridworld.environment import Environment
 from keisei.gridworld.examples.cleanup import Cleanup
 from keisei.gridworld.examples.treasurehunt import Treasurehunt, TreasurehuntRules
+from keisei.gridworld.parallel_environment import ParallelEnvironment, in_parallel
+from keisei.gridworld.parallel_settings import ParallelSettings
+from keisei.training.memory_reuse import bound_primitive_caches, keep_freed_memory
 
 SORREL = {"treasurehunt": 804, "treasurehunt, IQN": 618, "cleanup": 309}
 """Agent-steps a second of Sorrel 1.4.0 with random actions, and with its own model: measured on a
@@ -32,15 +36,19 @@ class Side(NamedTuple):
     def steps_per_second(self, seconds: float) -> float:
         """Run epochs for about so long."""
         steps, started = 0, time.perf_counter()
-        while (spent := time.perf_counter() - started) < seconds:
+        while time.perf_counter() - started < seconds:
             steps += self.game.run_epoch(train_steps=self.train_steps).steps
-        return steps / spent
+        if isinstance(self.game, ParallelEnvironment):
+            self.game.finish_lessons(self.train_steps)
+        return steps / (time.perf_counter() - started)
 
 
 def sides() -> dict[str, Callable[[], Side]]:
     """What is measured, by name."""
     random, ppo, iqn = (model_maker(kind, {}) for kind in ("random", "ppo", "iqn"))
     many = TreasurehuntRules(agents=16)
+    # Every epoch is learned from, while the next one is played.
+    beside = ParallelSettings(async_learning=True, deterministic=True)
     return {
         "treasurehunt, 1 copy": lambda: Side(
             Treasurehunt(random, copies=1), 0, SORREL["treasurehunt"]
@@ -60,14 +68,23 @@ def sides() -> dict[str, Callable[[], Side]]:
         "treasurehunt, IQN, 64 copies": lambda: Side(
             Treasurehunt(iqn, copies=64), 64, SORREL["treasurehunt, IQN"]
         ),
+        "treasurehunt, IQN, 64 copies, learning beside": lambda: Side(
+            in_parallel(Treasurehunt)(iqn, copies=64, parallel=beside),
+            64,
+            SORREL["treasurehunt, IQN"],
+        ),
     }
 
 
 def bench_worlds(*, rounds: int, seconds: float) -> dict[str, Any]:
     """The median rate of each side, and how many times Sorrel's it is where there is one."""
-    with one_thread():
+    keep_freed_memory()
+    bound_primitive_caches()
+    with one_thread(), ExitStack() as opened:
         measured = {name: make() for name, make in sides().items()}
         for side in measured.values():
+            if isinstance(side.game, ParallelEnvironment):
+                opened.enter_context(side.game)
             side.game.run_epoch(train_steps=side.train_steps)  # compiled, and memory in use
         rates: dict[str, list[float]] = {name: [] for name in measured}
         for _ in range(rounds):

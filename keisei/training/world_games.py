@@ -11,10 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from keisei.core.world_models import model_maker
 from keisei.gridworld.environment import Environment
 from keisei.gridworld.errors import WorldError
 from keisei.gridworld.game import Game
+from keisei.gridworld.model import Model, ModelMaker
 from keisei.gridworld.parallel_environment import in_parallel
 from keisei.gridworld.parallel_settings import ParallelSettings
 from keisei.gridworld.rules import dataclass_of
@@ -24,9 +27,15 @@ GAMES = ("treasurehunt", "cleanup", "tag", "iowa", "staghunt")
 PETTINGZOO = "pettingzoo:"
 
 
-def make_game(config: WorldConfig, *, debug_serial: bool = False) -> Game:
-    """The game of a run, ready for its first epoch."""
+def make_game(config: WorldConfig, *, debug_serial: bool = False, first_copy: int = 0) -> Game:
+    """The game of a run, ready for its first epoch.
+
+    first_copy: the number of its first copy, where others play those before. The worlds are then
+    those of the whole run; the models draw other random numbers than those of the first copies.
+    """
     make_model = model_maker(config.learner.kind, config.learner.settings)
+    if first_copy:
+        make_model = _with_other_seeds(make_model, first_copy)
     if config.game.startswith(PETTINGZOO):
         if config.parallel.enabled:
             raise WorldError("parallel is for worlds of this package, not for PettingZoo's.")
@@ -34,9 +43,11 @@ def make_game(config: WorldConfig, *, debug_serial: bool = False) -> Game:
     game = _game_class(config.game)
     if not dataclasses.is_dataclass(getattr(game, "Rules", None)):
         raise WorldError(f"{config.game} has no Rules, a dataclass of what can be set; write one.")
-    _check_call(game, config.game)
+    _check_call(game, config.game, first_copy)
     rules = dataclass_of(game.Rules, config.rules, f"the rules of {config.game}")
     made: dict[str, Any] = {"copies": config.copies, "seed": config.seed}
+    if first_copy:
+        made["first_copy"] = first_copy
     if not config.parallel.enabled:
         plain: Game = game(make_model, rules, **made, observe=config.observe)
         return plain
@@ -48,6 +59,14 @@ def make_game(config: WorldConfig, *, debug_serial: bool = False) -> Game:
         observe="together" if together else "in_turn",
         parallel=_settings_of(config.parallel, debug_serial=debug_serial),
     )
+
+
+def found_from_anywhere(config: WorldConfig) -> WorldConfig:
+    """The same, with the whole path of a game in a file: processes may run in other folders."""
+    file, colon, class_name = config.game.rpartition(":")
+    if not colon or config.game.startswith(PETTINGZOO):
+        return config
+    return config.model_copy(update={"game": f"{Path(file).resolve()}:{class_name}"})
 
 
 def _settings_of(parallel: AgentsInParallel, *, debug_serial: bool) -> ParallelSettings:
@@ -63,15 +82,26 @@ def _settings_of(parallel: AgentsInParallel, *, debug_serial: bool) -> ParallelS
     )
 
 
-def _check_call(game: Any, name: str) -> None:
+def _with_other_seeds(make_model: ModelMaker, number: int) -> ModelMaker:
+    """The same models, each with another seed for every number."""
+
+    def make(observation_shape: tuple[int, ...], actions: int, *, copies: int, seed: int) -> Model:
+        other = int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
+        return make_model(observation_shape, actions, copies=copies, seed=other)
+
+    return make
+
+
+def _check_call(game: Any, name: str, first_copy: int) -> None:
     """Refuse a game that cannot be made as those that ship are."""
+    more = {"first_copy": first_copy} if first_copy else {}
     try:
         inspect.signature(game.Rules).bind()
-        inspect.signature(game).bind(None, None, copies=1, seed=0, observe="in_turn")
+        inspect.signature(game).bind(None, None, copies=1, seed=0, observe="in_turn", **more)
     except TypeError as error:
         raise WorldError(
             f"{name} cannot be made as Game(make_model, Rules(), copies=..., seed=..., "
-            f"observe=...): {error}."
+            f"observe=...{', first_copy=...' if first_copy else ''}): {error}."
         ) from None
 
 
