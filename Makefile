@@ -20,11 +20,12 @@ train: .venv/ready  ## self-play shogi with the laptop config; ARGS="seed=2 ..."
 
 test: lint  ## lint, all tests, then the rules once more uncompiled for their coverage
 	$(BIN)/coverage erase
-	$(BIN)/coverage run --parallel-mode -m pytest
-	NUMBA_DISABLE_JIT=1 $(BIN)/coverage run --parallel-mode -m pytest -m uncompiled
+	$(BIN)/coverage run --parallel-mode -m pytest -n 2 --dist loadfile
+	NUMBA_DISABLE_JIT=1 $(BIN)/coverage run --parallel-mode -m pytest -n 2 -m uncompiled
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --include='keisei/shogi/*' --fail-under=95
 	$(BIN)/coverage report --include='keisei/core/*,keisei/training/*' --fail-under=92
+	$(BIN)/coverage report --include='keisei/gridworld/*' --fail-under=92
 
 lint: .venv/ready  ## style, types, and which package may import which
 	$(BIN)/ruff check .

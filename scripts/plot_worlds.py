@@ -340,7 +340,7 @@ def main() -> None:
         verbs.add_parser(name, help="play its trained agents").add_argument("run", type=Path)
     verbs.add_parser("draw", help="all pictures")
     arguments = parser.parse_args()
-    torch.set_num_threads(1)  # more were 25 times slower on two busy cores
+    torch.set_num_threads(1)  # networks so small wait more for threads than they compute
     if arguments.verb == "collect":
         collect(arguments.name, arguments.runs)
     elif arguments.verb == "draw":
