@@ -24,7 +24,8 @@ from keisei.training.parallel.parallel_manager import ParallelManager
 from keisei.training.parallel.process_counts import usable_cores
 from keisei.training.parallel.rollout_statistics import RolloutStatistics
 from keisei.training.parallel.self_play import SelfPlay, groups_of
-from keisei.training.parallel.worker_process import TimeSpent, WorkerSetup, work
+from keisei.training.parallel.worker_life import TimeSpent
+from keisei.training.parallel.worker_process import WorkerSetup, work
 
 _FIVE_MILLION = ModelConfig(depth=14, width=144, value_width=64)
 _PUBLICATIONS = 21

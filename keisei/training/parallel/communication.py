@@ -19,10 +19,10 @@ from enum import IntEnum
 from multiprocessing import connection
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
-from typing import NamedTuple, cast
+from typing import Any, Generic, NamedTuple, cast
 
-from keisei.training.parallel.rollout import Rollout, RolloutLayout, TornRolloutError
 from keisei.training.parallel.shared_memory import SharedMemory, size_of
+from keisei.training.parallel.slots import R, SlotLayout, TornRolloutError
 
 NEWEST = -1
 """In place of a version: the newest there is."""
@@ -77,16 +77,16 @@ class MainProcessGoneError(RuntimeError):
     """The main process has closed the pipe or died."""
 
 
-class WorkerLink:
+class WorkerLink(Generic[R]):
     """The worker's side; made by `WorkerCommunicator.connect` and sent to the starting worker."""
 
     def __init__(
-        self, pipe: Connection, memory: SharedMemory | None, layout: RolloutLayout, slots: int
+        self, pipe: Connection, memory: SharedMemory | None, layout: SlotLayout[R], slots: int
     ) -> None:
         self._pipe, self._memory, self._layout, self._slots = pipe, memory, layout, slots
-        self._rollouts: list[Rollout] = []
+        self._rollouts: list[R] = []
 
-    def rollout(self, slot: int) -> Rollout:
+    def rollout(self, slot: int) -> R:
         """The rollout to write for a granted slot."""
         if not self._rollouts:
             slots = 1 if self._memory is None else self._slots
@@ -120,13 +120,13 @@ class WorkerLink:
         self._pipe.close()
 
 
-class WorkerCommunicator:
+class WorkerCommunicator(Generic[R]):
     """The main process's side: a pipe to every worker, and who may write to which slot."""
 
     def __init__(
         self,
         context: BaseContext,
-        layout: RolloutLayout,
+        layout: SlotLayout[R],
         *,
         slots: int,
         shared: bool,
@@ -155,7 +155,7 @@ class WorkerCommunicator:
         """Slots that could be granted."""
         return len(self._free)
 
-    def connect(self, worker: int) -> WorkerLink:
+    def connect(self, worker: int) -> WorkerLink[R]:
         """A new pipe for a worker that is about to be started."""
         ours, theirs = self._context.Pipe()
         _limit_reading(ours, self._timeout)
@@ -185,7 +185,7 @@ class WorkerCommunicator:
         self._granted[slot] = worker, order.number
         self.send(worker, order._replace(slot=slot))
 
-    def committed(self, worker: int, message: Message, payload_size: int) -> Rollout:
+    def committed(self, worker: int, message: Message, payload_size: int) -> R:
         """The rollout that a message announces; `release` its slot when it has been read.
 
         `payload_size` is how much of the payload comes before a rollout sent by pipe. Raises
@@ -289,12 +289,12 @@ def _limit_reading(pipe: Connection, seconds: float) -> None:
         end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
 
 
-def _slot_size(layout: RolloutLayout) -> int:
+def _slot_size(layout: SlotLayout[Any]) -> int:
     return size_of(layout.specs)
 
 
-def _rollouts(memory: SharedMemory | None, layout: RolloutLayout, slots: int) -> list[Rollout]:
+def _rollouts(memory: SharedMemory | None, layout: SlotLayout[R], slots: int) -> list[R]:
     if memory is None:
         return [layout.private() for _ in range(slots)]
     size = _slot_size(layout)
-    return [Rollout(memory.arrays(layout.specs, slot * size), layout) for slot in range(slots)]
+    return [layout.over(memory.arrays(layout.specs, slot * size)) for slot in range(slots)]

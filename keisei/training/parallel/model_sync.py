@@ -193,6 +193,8 @@ def _count(model: nn.Module) -> int:
 def _pack(model: nn.Module, flat: NDArray[Any]) -> None:
     """Copy the weights into `flat` [P]; from a GPU in one transfer."""
     tensors, target = list(model.state_dict().values()), torch.from_numpy(flat)
+    if not tensors:  # who decides at random has none
+        return
     with one_thread(), torch.no_grad():
         if tensors[0].device == target.device:
             torch._foreach_copy_(_parts(target, tensors), tensors)
@@ -203,6 +205,8 @@ def _pack(model: nn.Module, flat: NDArray[Any]) -> None:
 def _unpack(flat: NDArray[Any], model: nn.Module) -> None:
     """Copy `flat` [P] into the weights, in place; to a GPU in one transfer."""
     tensors = list(model.state_dict().values())
+    if not tensors:
+        return
     source = torch.from_numpy(flat).to(tensors[0].device)
     with one_thread(), torch.no_grad():
         torch._foreach_copy_(tensors, _parts(source, tensors))

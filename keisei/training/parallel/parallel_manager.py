@@ -37,7 +37,7 @@ from keisei.training.parallel.experience_collector import (
     split_state,
 )
 from keisei.training.parallel.published_weights import PublishedWeights
-from keisei.training.parallel.rollout import RolloutLayout
+from keisei.training.parallel.rollout import Rollout, RolloutLayout
 from keisei.training.parallel.rollout_statistics import RolloutStatistics
 from keisei.training.parallel.self_play import GamesState, Group, SelfPlay, board_of
 from keisei.training.parallel.self_play_worker import SelfPlayWorker
@@ -51,9 +51,9 @@ _LISTENING_SECONDS = 0.1
 class _Running(NamedTuple):
     """What exists while workers do."""
 
-    communicator: WorkerCommunicator
+    communicator: WorkerCommunicator[Rollout]
     weights: PublishedWeights
-    supervisor: WorkerSupervisor
+    supervisor: WorkerSupervisor[Rollout]
 
 
 class ParallelManager:
@@ -81,7 +81,7 @@ class ParallelManager:
         ]
         self._states = [worker.state for worker in self.workers]
         """The games after the last rollout that was collected, of each group."""
-        self._waiting: deque[Committed] = deque()
+        self._waiting: deque[Committed[Rollout]] = deque()
         self._lag = PolicyLag()
         self._stale_steps = 0
         self._running: _Running | None = None
@@ -139,7 +139,10 @@ class ParallelManager:
         return _Running(communicator, weights, supervisor)
 
     def _setup_of(
-        self, worker: SelfPlayWorker, communicator: WorkerCommunicator, weights: PublishedWeights
+        self,
+        worker: SelfPlayWorker,
+        communicator: WorkerCommunicator[Rollout],
+        weights: PublishedWeights,
     ) -> WorkerSetup:
         """What a worker is told when it starts, the pipe to it included."""
         link = communicator.connect(worker.number)
@@ -233,7 +236,7 @@ class ParallelManager:
 
     def _place(
         self,
-        committed: Committed,
+        committed: Committed[Rollout],
         buffer: ExperienceBuffer,
         column: int,
         last_values: NDArray[np.float32],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from keisei.config_schema import ParallelConfig
 from keisei.core.ppo_agent import PPOAgent
@@ -21,7 +22,7 @@ class PublishedWeights:
         agent: PPOAgent,
         pool: OpponentPool | None,
         settings: ParallelConfig,
-        communicator: WorkerCommunicator,
+        communicator: WorkerCommunicator[Any],
     ) -> None:
         self._agent, self._pool, self._communicator = agent, pool, communicator
         self.learner = ModelSynchronizer(

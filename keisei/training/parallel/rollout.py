@@ -18,14 +18,11 @@ from keisei.training.parallel import rollout_statistics
 from keisei.training.parallel.rollout_statistics import RolloutStatistics
 from keisei.training.parallel.self_play import GamesState, games_state_layout
 from keisei.training.parallel.shared_memory import ArraySpec
+from keisei.training.parallel.slots import TornRolloutError
 from keisei.training.prefixed_names import below
 
 _EPOCH, _BEGUN, _COMMITTED, _FILLED, _LEGAL_USED, _HEADER = range(6)
 """Who wrote it, the rollout's number written before and again after its data, and its size."""
-
-
-class TornRolloutError(RuntimeError):
-    """A rollout that was not written to its end, or by another worker than was thought."""
 
 
 class RolloutLayout:
@@ -48,6 +45,10 @@ class RolloutLayout:
     def private(self) -> Rollout:
         """A rollout in memory of this process."""
         return Rollout({name: np.zeros(shape, kind) for name, kind, shape in self.specs}, self)
+
+    def over(self, arrays: Mapping[str, NDArray[Any]]) -> Rollout:
+        """The rollout in these arrays."""
+        return Rollout(arrays, self)
 
 
 class Rollout:

@@ -8,11 +8,12 @@ from collections import deque
 from collections.abc import Callable
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
+from typing import Any
 
 from keisei.training.parallel.child_process import start_child
 from keisei.training.parallel.communication import Kind, Message, WorkerCommunicator
 from keisei.training.parallel.self_play import GamesState, Group
-from keisei.training.parallel.worker_process import HEARTBEAT_SECONDS, TimeSpent, WorkerSetup
+from keisei.training.parallel.worker_life import HEARTBEAT_SECONDS, Setup, TimeSpent
 
 STARTUP_SECONDS = 120.0
 """How long a worker may take until it plays; compiling the rules takes a quarter of a minute."""
@@ -71,8 +72,8 @@ class SelfPlayWorker:
     def start(
         self,
         context: BaseContext,
-        main: Callable[[WorkerSetup], None],
-        setup: Callable[[SelfPlayWorker], WorkerSetup],
+        main: Callable[[Any], None],
+        setup: Callable[[SelfPlayWorker], Setup],
     ) -> None:
         """Start the next incarnation, which goes on from `state`."""
         self.epoch += 1
@@ -89,7 +90,7 @@ class SelfPlayWorker:
         self._process = process
         self.heard()
 
-    def is_ready(self, communicator: WorkerCommunicator) -> None:
+    def is_ready(self, communicator: WorkerCommunicator[Any]) -> None:
         """It takes orders; it is told what those before it were told and did not do."""
         self.ready = True
         self.heard()
@@ -98,22 +99,22 @@ class SelfPlayWorker:
         if self._reset_before is not None:
             self.reset(communicator)
 
-    def pause(self, communicator: WorkerCommunicator) -> None:
+    def pause(self, communicator: WorkerCommunicator[Any]) -> None:
         """Stop between two plies, until `resume`."""
         self.paused = True
         communicator.send(self.number, Message(Kind.PAUSE, self.epoch))
 
-    def resume(self, communicator: WorkerCommunicator) -> None:
+    def resume(self, communicator: WorkerCommunicator[Any]) -> None:
         """Go on after `pause`."""
         self.paused = False
         communicator.send(self.number, Message(Kind.RESUME, self.epoch))
 
-    def reset(self, communicator: WorkerCommunicator) -> None:
+    def reset(self, communicator: WorkerCommunicator[Any]) -> None:
         """Begin new games, after the rollouts already ordered."""
         self._reset_before = self.next_rollout
         communicator.send(self.number, Message(Kind.RESET, self.epoch))
 
-    def stop(self, communicator: WorkerCommunicator) -> None:
+    def stop(self, communicator: WorkerCommunicator[Any]) -> None:
         """Ask the process to end; `end` makes sure that it does."""
         communicator.send(self.number, Message(Kind.STOP, self.epoch))
 
@@ -169,6 +170,11 @@ class SelfPlayWorker:
             return "cannot be killed", False
         process.close()
         return "hung and was killed" if hung else _how_it_ended(code), True
+
+    def forgive(self) -> None:
+        """Forget the failures of earlier processes; one that was given up is started again."""
+        self.failures, self.first_traceback = 0, ""
+        self.given_up, self.start_after = False, 0.0
 
     def plan_restart(self, backoff: float) -> None:
         """Start again at once after a first failure, later and later after more in a row."""

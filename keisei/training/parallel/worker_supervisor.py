@@ -10,14 +10,14 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from multiprocessing.context import BaseContext
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple
 
 from keisei.config_schema import ParallelConfig
 from keisei.training.parallel.communication import Kind, Message, WorkerCommunicator
-from keisei.training.parallel.rollout import Rollout, TornRolloutError
 from keisei.training.parallel.self_play import GamesState
 from keisei.training.parallel.self_play_worker import STARTUP_SECONDS, SelfPlayWorker
-from keisei.training.parallel.worker_process import TIME_SPENT_BYTES, WorkerSetup
+from keisei.training.parallel.slots import R, TornRolloutError
+from keisei.training.parallel.worker_life import TIME_SPENT_BYTES, Setup
 
 _LOG = logging.getLogger(__name__)
 _SECONDS_TO_STOP = 2.0
@@ -27,28 +27,28 @@ class WorkersLostError(RuntimeError):
     """Too few workers can be kept alive; the message holds the first traceback there was."""
 
 
-class Committed(NamedTuple):
+class Committed(NamedTuple, Generic[R]):
     """A rollout that waits in its slot to be read."""
 
     worker: SelfPlayWorker
     slot: int
-    rollout: Rollout
+    rollout: R
     state: GamesState
     """The games after it."""
 
 
-class WorkerSupervisor:
+class WorkerSupervisor(Generic[R]):
     """The workers of a run and the pipes to them."""
 
     def __init__(
         self,
         workers: list[SelfPlayWorker],
-        communicator: WorkerCommunicator,
+        communicator: WorkerCommunicator[R],
         settings: ParallelConfig,
         *,
         context: BaseContext,
-        worker_main: Callable[[WorkerSetup], None],
-        setup_of: Callable[[SelfPlayWorker], WorkerSetup],
+        worker_main: Callable[[Any], None],
+        setup_of: Callable[[SelfPlayWorker], Setup],
         announce: Callable[[str], None],
     ) -> None:
         self._workers, self._communicator, self._settings = workers, communicator, settings
@@ -62,7 +62,7 @@ class WorkerSupervisor:
         """The workers that can be told to play."""
         return [worker for worker in self._workers if worker.ready]
 
-    def listen(self, seconds: float) -> list[Committed]:
+    def listen(self, seconds: float) -> list[Committed[R]]:
         """Start whoever is due, hear the workers for so long at most; the new rollouts."""
         self.start_those_due()
         committed = [
@@ -87,7 +87,7 @@ class WorkerSupervisor:
         except (OSError, EOFError) as error:  # the server that forks them has died, for one
             self._lost(worker, f"could not be started ({error})")
 
-    def _take_in(self, worker: SelfPlayWorker, message: Message | None) -> Iterator[Committed]:
+    def _take_in(self, worker: SelfPlayWorker, message: Message | None) -> Iterator[Committed[R]]:
         if message is None:
             self._lost(worker)
         elif message.epoch != worker.epoch:
@@ -107,7 +107,7 @@ class WorkerSupervisor:
                 case _:
                     raise ValueError(f"{worker.name} sent {message.kind.name}")
 
-    def _committed(self, worker: SelfPlayWorker, message: Message) -> Iterator[Committed]:
+    def _committed(self, worker: SelfPlayWorker, message: Message) -> Iterator[Committed[R]]:
         try:
             rollout = self._communicator.committed(worker.number, message, TIME_SPENT_BYTES)
         except TornRolloutError as error:

@@ -45,11 +45,12 @@ class Fault:
     after: bool = False
     workers: Container[int] = (0,)
     epochs: Container[int] = (1,)
+    work: Callable[..., None] = work
 
     def __call__(self, setup):
         if setup.number in self.workers and setup.epoch in self.epochs:
             self._install()
-        work(setup)
+        self.work(setup)
 
     def __str__(self):
         when = "after" if self.after else "before"

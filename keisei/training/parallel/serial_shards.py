@@ -1,0 +1,55 @@
+"""`SerialShards`: the shards of a world, played in this process one after the other.
+
+The same semantics as `WorldWorkers`, to use a debugger and to compare with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import nn
+
+from keisei.core.threads import one_thread
+from keisei.training.parallel.world_rollout import WorldRollout
+from keisei.training.parallel.world_shard import ShardState, WorldShard, shards_of
+from keisei.world_config import WorldConfig
+
+
+class SerialShards:
+    """networks: whose weights the shards are played with, those of all agents."""
+
+    def __init__(self, config: WorldConfig, shards: int, networks: nn.Module) -> None:
+        self._networks = networks
+        self._shards = [WorldShard(config, group) for group in shards_of(config.copies, shards)]
+        layout = self._shards[0].layout()
+        self._rollouts = [layout.private() for _ in self._shards]
+
+    @property
+    def states(self) -> list[ShardState]:
+        """Of each shard, what its next epoch goes on from."""
+        return [shard.state() for shard in self._shards]
+
+    def load_states(self, states: list[ShardState]) -> None:
+        """Go on from what `states` gave."""
+        for shard, state in zip(self._shards, states, strict=True):
+            shard.load_state(state)
+
+    @contextmanager
+    def play(self, epoch: int) -> Iterator[list[WorldRollout]]:
+        """Play an epoch of all shards with the weights of now; what was played, in their order."""
+        with one_thread():  # as a worker does: more threads may round otherwise
+            for shard, rollout in zip(self._shards, self._rollouts, strict=True):
+                shard.networks.load_state_dict(self._networks.state_dict())
+                rollout.begin(0, epoch)
+                shard.play(epoch)
+                shard.hand_over(rollout)
+        yield self._rollouts
+
+    def get_statistics(self) -> dict[str, Any]:
+        """There are no workers."""
+        return {"workers": []}
+
+    def close(self) -> None:
+        """Nothing was started."""
