@@ -44,7 +44,11 @@ class AgentsInParallel(Section):
         4, ge=1, description="Epochs that wait for a busy learner; older ones are forgotten."
     )
     num_workers: int | None = Field(
-        None, ge=1, le=1024, description="Threads that train; null: as many as processors."
+        None, ge=1, le=1024, description="Threads, or processes; null: as many as processors."
+    )
+    use_threads: bool = Field(
+        True,
+        description="Off: processes play, each some of the copies; see docs/parallel-agents.md.",
     )
     deterministic: bool = Field(
         False, description="Take up new weights at fixed times, so that runs can be repeated."

@@ -12,11 +12,14 @@ from keisei.gridworld.game import Game
 from keisei.training.display import make_display
 from keisei.training.memory_reuse import keep_freed_memory
 from keisei.training.metrics import MetricsLog
+from keisei.training.parallel.process_counts import usable_cores
+from keisei.training.parallel.world_shards import ShardedGame
 from keisei.training.run_folder import RunFolder
 from keisei.training.run_log import LOG_FILE, close_run_log, open_run_log
+from keisei.training.timeline import TRACE_FILE
 from keisei.training.world_games import make_game
 from keisei.training.world_training import WorldTraining
-from keisei.world_config import WorldConfig
+from keisei.world_config import AgentsInParallel, WorldConfig
 
 _KEPT_BY_A_RUN = ("game", "rules", "copies", "observe", "learner", "seed")
 
@@ -36,8 +39,10 @@ class WorldSession:
     @classmethod
     def begin(cls, config: WorldConfig, *, trace: bool, debug_serial: bool) -> WorldSession:
         """A new run; nothing is left behind when the settings are wrong."""
-        game = make_game(config, debug_serial=debug_serial)
-        return cls(config, game, RunFolder.create(config), trace=trace)
+        make_game(config, debug_serial=True).close()  # to hear of wrong settings first
+        _check_recording(config)
+        folder = RunFolder.create(config)
+        return cls(config, _game_of(config, folder, trace, debug_serial), folder, trace=trace)
 
     @classmethod
     def resume(
@@ -50,7 +55,7 @@ class WorldSession:
             if getattr(config, name) != getattr(before, name):
                 raise ValueError(f"a resumed run keeps its {name}; start a new one")
         checkpoint, damaged = folder.checkpoints(config.checkpoints.keep).newest()
-        game = make_game(config, debug_serial=debug_serial)
+        game = _game_of(config, folder, trace, debug_serial)
         session = cls(config, game, folder, trace=trace)
         if checkpoint is not None:
             session._training.load_checkpoint(checkpoint)
@@ -93,3 +98,26 @@ def _world_config(path: Path, overrides: list[str]) -> WorldConfig:
     if not isinstance(config, WorldConfig):
         raise ValueError(f"{path} is a run of shogi, not of a world")
     return config
+
+
+def _in_processes(parallel: AgentsInParallel) -> bool:
+    return parallel.enabled and not parallel.use_threads
+
+
+def _check_recording(config: WorldConfig) -> None:
+    if config.record_interval and _in_processes(config.parallel):
+        raise ValueError("record_interval films worlds of this process: set parallel.use_threads")
+
+
+def _game_of(config: WorldConfig, folder: RunFolder, trace: bool, debug_serial: bool) -> Game:
+    """The game, played in this process or by others."""
+    if not _in_processes(config.parallel):
+        return make_game(config, debug_serial=debug_serial)
+    shards = min(config.parallel.num_workers or usable_cores(), config.copies)
+    return ShardedGame(
+        config,
+        shards,
+        log_path=folder.path / LOG_FILE,
+        trace_path=folder.path / TRACE_FILE if trace else None,
+        debug_serial=debug_serial,
+    )

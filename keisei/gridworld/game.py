@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -11,6 +12,9 @@ from numpy.typing import NDArray
 
 from keisei.gridworld.errors import WorldError
 from keisei.gridworld.model import Model
+from keisei.gridworld.spans import TimelineLike, TimelineMaker
+
+_LOG = logging.getLogger(__name__)
 
 
 class EpochResult(NamedTuple):
@@ -65,6 +69,8 @@ class Game:
     def __init__(self) -> None:
         self.epoch = 0
         """How many epochs have been run."""
+        self.on_news: Callable[[str], None] = _LOG.warning
+        """Told what a person should know, such as that an agent's training failed."""
         self._playing_seconds = 0.0
 
     # What a kind of game writes
@@ -94,6 +100,15 @@ class Game:
     def counts(self) -> dict[str, float]:
         """What is worth watching besides rewards: called at the end of each epoch."""
         return {}
+
+    def trace_with(self, timeline: TimelineLike, make_timeline: TimelineMaker) -> None:
+        """Write to this timeline, which is not closed here, and one of each other thread."""
+
+    def finish_lessons(self, train_steps: int = 1) -> None:
+        """Wait until all that was collected is learned, where that is done beside."""
+
+    def close(self) -> None:
+        """End the threads and processes of the game, if it has any."""
 
     # An epoch, and many
 

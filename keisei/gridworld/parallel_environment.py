@@ -49,10 +49,10 @@ class ParallelEnvironment(Environment):
             raise WorldError(
                 "parallel_actions needs observe: together, where all look before any acts."
             )
-        self.on_news = on_news
         self._timeline: TimelineLike = NoTimeline("environment")
         self._make_timeline: TimelineMaker = NoTimeline
         super().__init__(*arguments, **settings)
+        self.on_news = on_news
         self.failures = [0 for _ in self.agents]
         """[N] how often in a row the training of each agent has failed."""
         self._rests_until = [0 for _ in self.agents]

@@ -10,7 +10,6 @@ import numpy as np
 
 from keisei.gridworld.environment import Environment, EpochResult
 from keisei.gridworld.game import Game
-from keisei.gridworld.parallel_environment import ParallelEnvironment
 from keisei.gridworld.pictures import Recorder, text_of
 from keisei.training.checkpoint_format import Checkpoint
 from keisei.training.display import Display
@@ -33,8 +32,7 @@ class WorldTraining:
         self.config, self.game, self._folder = config, game, folder
         trace_path = folder.path / TRACE_FILE if trace else None
         self._timeline = Timeline(trace_path, "main", owner=True)
-        if isinstance(game, ParallelEnvironment):
-            game.trace_with(self._timeline, lambda name: Timeline(trace_path, name))
+        game.trace_with(self._timeline, lambda name: Timeline(trace_path, name))
         self._store = folder.checkpoints(config.checkpoints.keep)
         self.steps = 0
         """Agent-steps: turns that an agent has taken, over all agents and copies."""
@@ -55,15 +53,14 @@ class WorldTraining:
     def run(self, metrics: MetricsLog, display: Display) -> bool:
         """Run epochs to the end, or until asked to stop; whether the end was reached."""
         begun, steps_before = time.monotonic(), self.steps
-        if isinstance(self.game, ParallelEnvironment):
-            self.game.on_news = display.message
+        self.game.on_news = display.message
         with StopRequest(lambda: _announce_stop(display)) as stop:
             while self.game.epoch < self.config.epochs and not stop.requested:
                 result = self._run_epoch()
                 self._note(result, metrics)
                 display.show(self._snapshot(result, begun, steps_before))
         finished = self.game.epoch >= self.config.epochs
-        if finished and isinstance(self.game, ParallelEnvironment):
+        if finished:
             self.game.finish_lessons(self.config.learner.train_steps)
         if finished or self._saved_epoch != self.game.epoch:
             self.save()
@@ -108,8 +105,7 @@ class WorldTraining:
 
     def close(self) -> None:
         """End the threads of the game, and the timeline."""
-        if isinstance(self.game, ParallelEnvironment):
-            self.game.close()
+        self.game.close()
         self._timeline.close()
 
     def save(self) -> Path:

@@ -231,3 +231,26 @@ def test_an_environment_of_pettingzoo_is_not_run_in_parallel(tmp_path):
     assert said.stderr == (
         "keisei: parallel is for worlds of this package, not for PettingZoo's.\n"
     )
+
+
+IN_PROCESSES = ["parallel.use_threads=false", "parallel.num_workers=2"]
+
+
+def test_worlds_played_by_processes_give_the_same_run_as_in_one(tmp_path):
+    processes = trained(tmp_path / "processes", *IN_PROCESSES)
+    assert_same_end(trained(tmp_path / "serial", *IN_PROCESSES, debug_serial=True), processes)
+
+
+def test_a_run_in_processes_that_was_extended_equals_an_unbroken_one(tmp_path):
+    short = trained(tmp_path / "short", *IN_PROCESSES, "epochs=4")
+    session = go_on(short, ["epochs=10"], Switches())
+    assert session.run(io.StringIO())
+    assert_same_end(short, trained(tmp_path / "long", *IN_PROCESSES))
+
+
+def test_what_processes_play_is_not_filmed_and_that_is_said(tmp_path):
+    words = [*TINY, f"runs_folder={tmp_path / 'runs'}", *IN_PROCESSES, "record_interval=2"]
+    answer = CliRunner().invoke(app, ["train", *words])
+    assert answer.exit_code == 2
+    assert answer.output.startswith("keisei: record_interval films worlds of this process")
+    assert not (tmp_path / "runs").exists()

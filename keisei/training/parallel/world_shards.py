@@ -22,7 +22,7 @@ from keisei.config_schema import ParallelConfig
 from keisei.core.turn_parts import MergingMemory
 from keisei.gridworld.errors import WorldError
 from keisei.gridworld.game import Game
-from keisei.gridworld.parallel_environment import ParallelEnvironment
+from keisei.gridworld.spans import TimelineLike, TimelineMaker
 from keisei.training.parallel.serial_shards import SerialShards
 from keisei.training.parallel.world_rollout import EpochNotes, WorldRollout
 from keisei.training.parallel.world_shard import acting_networks
@@ -65,9 +65,7 @@ class ShardedGame(Game):
         """The game of the models that learn; its worlds are not played."""
         super().__init__()
         self.agents = self.learners.agents
-        self.on_news = on_news
-        if isinstance(self.learners, ParallelEnvironment):
-            self.learners.on_news = self._tell
+        self.on_news, self.learners.on_news = on_news, self._tell
         networks = acting_networks(self.agents)
         self.workers: WorldWorkers | SerialShards
         if debug_serial:
@@ -104,8 +102,15 @@ class ShardedGame(Game):
     def close(self) -> None:
         """End the workers and give back the memory, and finish what is being learned."""
         self.workers.close()
-        if isinstance(self.learners, ParallelEnvironment):
-            self.learners.close()
+        self.learners.close()
+
+    def trace_with(self, timeline: TimelineLike, make_timeline: TimelineMaker) -> None:
+        """As any game; the workers write to the file that they were told at the start."""
+        self.learners.trace_with(timeline, make_timeline)
+
+    def finish_lessons(self, train_steps: int = 1) -> None:
+        """Wait until all that was collected is learned, where that is done beside."""
+        self.learners.finish_lessons(train_steps)
 
     # The learners count the epochs: what they learn may depend on it.
 
