@@ -98,10 +98,11 @@ def test_only_those_who_are_asked_compute(singer, choirs):
     stacks = AgentStacks({number: singer("alto") for number in range(4)})
     assert list(stacks.take_actions({1: STATES, 3: STATES})) == [1, 3]
     assert stacks.take_actions({}) == {}
-    assert list(stacks.learn({2: "do"})) == [2]
+    assert list(stacks.learn({0: "do", 2: "re"})) == [0, 2]
+    assert list(stacks.learn({1: (1, 5)})) == [1]  # one alone needs no stack
     assert stacks.learn({}) == {}
     (choir,) = choirs
-    assert (choir.acted, choir.learned) == ([[1, 3]], [[2]])
+    assert (choir.acted, choir.learned) == ([[1, 3]], [[0, 2]])
 
 
 def test_without_stacks_all_compute_by_themselves(singer, choirs):
@@ -135,7 +136,7 @@ def test_those_of_a_share_that_fails_learn_one_by_one_and_a_failure_is_its_agent
         1: {"lesson": "re"},
         2: {"known": 1.0},
         3: {"known": 1.0},
-        4: {"lesson": "so"},
+        4: {"known": 1.0},
         6: {"known": 1.0},
     }
     assert {n: o.reason for n, o in outcomes.items() if isinstance(o, Failure)} == {
