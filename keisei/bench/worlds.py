@@ -65,12 +65,12 @@ def sides() -> dict[str, Callable[[], Side]]:
             Treasurehunt(ppo, many, copies=64), 1
         ),
         # As Sorrel does: a train step on a batch of 64 for every epoch of every copy.
-        "treasurehunt, IQN, 64 copies": lambda: Side(
-            Treasurehunt(iqn, copies=64), 64, SORREL["treasurehunt, IQN"]
+        "treasurehunt, IQN, 256 copies": lambda: Side(
+            Treasurehunt(iqn, copies=256), 256, SORREL["treasurehunt, IQN"]
         ),
-        "treasurehunt, IQN, 64 copies, learning beside": lambda: Side(
-            in_parallel(Treasurehunt)(iqn, copies=64, parallel=beside),
-            64,
+        "treasurehunt, IQN, 256 copies, learning beside": lambda: Side(
+            in_parallel(Treasurehunt)(iqn, copies=256, parallel=beside),
+            256,
             SORREL["treasurehunt, IQN"],
         ),
     }
