@@ -29,13 +29,13 @@ from keisei.core.learner_state import (
     module_arrays,
     named,
     optimizer_arrays,
-    within,
 )
 from keisei.core.replay_buffer import Batch, NothingToSampleError
 from keisei.core.stacked_modules import RowBackup
 from keisei.core.thread_safe_buffer import ThreadSafeBuffer
 from keisei.gridworld.model import States
 from keisei.gridworld.stack import Figures, Stack
+from keisei.prefixed_names import below
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
@@ -262,7 +262,7 @@ class IQNModel:
     def load_state(self, arrays: Mapping[str, NDArray[Any]], values: Mapping[str, Any]) -> None:
         """Go on from a copy of what `state` gave."""
         self._load_learner(arrays, values)
-        self.memory.load_state(within("memory", arrays), values["memory"])
+        self.memory.load_state(below("memory.", arrays), values["memory"])
 
     def _learner_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """All but the memory."""
@@ -279,9 +279,9 @@ class IQNModel:
         }
 
     def _load_learner(self, arrays: Mapping[str, NDArray[Any]], values: Mapping[str, Any]) -> None:
-        load_module(self.network, within("network", arrays))
-        load_module(self.target, within("target", arrays))
-        load_optimizer(self.optimizer, within("optimizer", arrays))
+        load_module(self.network, below("network.", arrays))
+        load_module(self.target, below("target.", arrays))
+        load_optimizer(self.optimizer, below("optimizer.", arrays))
         load_generator(self.generator, arrays["generator"])
         self._random.bit_generator.state = values["random"]
         self.epsilon, self._sync_period = values["epsilon"], values["sync_period"]

@@ -11,14 +11,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 
-def within(name: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """The arrays called `name.…`, by the rest of their names."""
-    start = f"{name}."
-    return {key.removeprefix(start): a for key, a in arrays.items() if key.startswith(start)}
-
-
 def named(name: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """The arrays, each called `name.…`; `within` undoes it."""
+    """The arrays, each called `name.…`; `below` undoes it."""
     return {f"{name}.{key}": array for key, array in arrays.items()}
 
 

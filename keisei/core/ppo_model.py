@@ -30,7 +30,6 @@ from keisei.core.learner_state import (
     module_arrays,
     named,
     optimizer_arrays,
-    within,
 )
 from keisei.core.return_scale import ReturnScale
 from keisei.core.rollout_kernels import advantages_and_returns, choose_actions, returns_so_far
@@ -38,6 +37,7 @@ from keisei.core.rollout_memory import RolloutMemory
 from keisei.core.stacked_modules import RowBackup
 from keisei.gridworld.model import States
 from keisei.gridworld.stack import Stack
+from keisei.prefixed_names import below
 
 Width = Annotated[int, Field(ge=1, le=65536, strict=True)]
 
@@ -247,9 +247,9 @@ class PPOModel:
 
     def load_state(self, arrays: Mapping[str, NDArray[Any]], values: Mapping[str, Any]) -> None:
         """Go on from a copy of what `state` gave."""
-        load_module(self.network, within("network", arrays))
-        load_optimizer(self.optimizer, within("optimizer", arrays))
-        self.memory.load_state(within("memory", arrays))
+        load_module(self.network, below("network.", arrays))
+        load_optimizer(self.optimizer, below("optimizer.", arrays))
+        self.memory.load_state(below("memory.", arrays))
         load_generator(self.generator, arrays["generator"])
         self._scale.load_state(values["scale"])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from keisei.gridworld.model import Model, States
 from keisei.gridworld.stack import Failure, Figures, LearningModel, Stack
 
+_LOG = logging.getLogger(__name__)
 THREADS_TO_FEED = 2
 """Parts that the lessons of a stack are cut into at least.
 
@@ -118,6 +120,7 @@ def _stacked_job(
         try:
             return {numbers[row]: outcome for row, outcome in stack.learn(share).items()}
         except Exception:
+            _LOG.warning("learning together failed; each by itself instead", exc_info=True)
             alone = [_single_job(models[row], numbers[row], share[row]) for row in share]
             return {number: outcome for job in alone for number, outcome in job().items()}
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from keisei.gridworld.errors import WorldError
 from keisei.gridworld.model import Model
 from keisei.gridworld.spans import TimelineLike, TimelineMaker
+from keisei.prefixed_names import below
 
 _LOG = logging.getLogger(__name__)
 
@@ -202,8 +203,5 @@ class Game:
             )
         self.epoch = values["epoch"]
         for agent, its_values in zip(self.agents, values["agents"], strict=True):
-            start = f"agent{agent.number}."
-            its = {
-                name.removeprefix(start): a for name, a in arrays.items() if name.startswith(start)
-            }
+            its = below(f"agent{agent.number}.", arrays)
             agent.model.load_state(its, its_values)

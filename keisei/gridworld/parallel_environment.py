@@ -24,6 +24,7 @@ from keisei.gridworld.model import States
 from keisei.gridworld.parallel_settings import ParallelSettings
 from keisei.gridworld.spans import NoTimeline, TimelineLike, TimelineMaker
 from keisei.gridworld.stack import Failure, Figures, LearningModel
+from keisei.prefixed_names import below
 
 _LOG = logging.getLogger(__name__)
 _LONGEST_REST = 64
@@ -308,9 +309,7 @@ class ParallelEnvironment(Environment):
             return
         learner = self._get_learner()
         for number, twin in learner.twins.items():
-            start = f"twin{number}."
-            its = {k.removeprefix(start): a for k, a in arrays.items() if k.startswith(start)}
-            twin.load_state(its, values["twins"][str(number)])
+            twin.load_state(below(f"twin{number}.", arrays), values["twins"][str(number)])
         learner.go_on_from({int(n): _from_json(value) for n, value in values["learned"].items()})
         if not self.parallel.wants("async_learning"):
             self._end_learner()

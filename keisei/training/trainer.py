@@ -13,6 +13,7 @@ import torch
 from keisei.config_schema import Config, with_parallel
 from keisei.core.experience_buffer import ExperienceBuffer
 from keisei.core.ppo_agent import PPOAgent
+from keisei.prefixed_names import below
 from keisei.training.checkpoint_format import Checkpoint
 from keisei.training.memory_reuse import bound_primitive_caches, keep_freed_memory
 from keisei.training.opponent_pool import OpponentPool
@@ -24,7 +25,6 @@ from keisei.training.parallel.process_counts import process_counts
 from keisei.training.parallel.rollout_statistics import RolloutStatistics
 from keisei.training.parallel.self_play import groups_of
 from keisei.training.parallel.shared_memory import SharedMemoryError
-from keisei.training.prefixed_names import below
 from keisei.training.run_log import LOG_FILE
 from keisei.training.timeline import TRACE_FILE, Timeline
 

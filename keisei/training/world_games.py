@@ -7,7 +7,6 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -115,13 +114,8 @@ def _pettingzoo_game(config: WorldConfig, make_model: Any) -> Game:
         make_model,
         copies=config.copies,
         seed=config.seed,
-        options=_checked_options(config.rules),
+        options=dict(config.rules),
     )
-
-
-def _checked_options(rules: Mapping[str, Any]) -> dict[str, Any]:
-    """What a PettingZoo environment is made with; it checks the names itself."""
-    return dict(rules)
 
 
 def _game_class(name: str) -> Any:

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from keisei.config_schema import Config
 from keisei.core.experience_buffer import ExperienceBuffer
+from keisei.prefixed_names import below
 from keisei.training.parallel import rollout_statistics
 from keisei.training.parallel.rollout_statistics import RolloutStatistics
 from keisei.training.parallel.self_play import GamesState, games_state_layout
 from keisei.training.parallel.shared_memory import ArraySpec
 from keisei.training.parallel.slots import TornRolloutError
-from keisei.training.prefixed_names import below
 
 _EPOCH, _BEGUN, _COMMITTED, _FILLED, _LEGAL_USED, _HEADER = range(6)
 """Who wrote it, the rollout's number written before and again after its data, and its size."""
