@@ -93,8 +93,9 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Play a model against an opponent, both colours, distinct openings."""
-    from keisei.evaluation.model_player import load_model, play_model
+    from keisei.evaluation.model_player import play_model
     from keisei.evaluation.statistics import report, summary_text
+    from keisei.training.trained_models import load_model
     from keisei.training.trainer import pick_device
 
     with _one_sentence_for_bad_input():

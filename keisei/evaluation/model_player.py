@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
-from pathlib import Path
-
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from keisei.config_schema import ModelConfig, PPOConfig
 from keisei.core.ppo_agent import PPOAgent
 from keisei.evaluation.match import play_match
 from keisei.evaluation.match_result import MatchResult, games_as_records
 from keisei.evaluation.players import make_player
 from keisei.evaluation.statistics import summary_line
 from keisei.shogi.vector_shogi import VectorShogi
-from keisei.training.checkpoint_format import Checkpoint, CheckpointError, load_checkpoint
-from keisei.training.checkpoints import CheckpointStore
 from keisei.training.evaluator import Evaluation
 
 
@@ -33,39 +26,6 @@ class ModelPlayer:
         return self._agent.select_actions(
             games.positions[rows], games.legal[rows], games.legal_counts[rows], None
         ).actions
-
-
-def find_checkpoint(path: Path) -> Checkpoint:
-    """The checkpoint at `path`, or the best (else the newest) one of the run at `path`."""
-    if not (path / "config.yaml").is_file():
-        return load_checkpoint(path)
-    store = CheckpointStore(path / "checkpoints", keep=1)
-    best = store.best()
-    if best is not None:
-        return load_checkpoint(best)
-    newest, damaged = store.newest()
-    if newest is None:
-        raise CheckpointError(damaged[0] if damaged else f"{path} has no checkpoint yet")
-    for sentence in damaged:
-        warnings.warn(sentence, stacklevel=2)
-    return newest
-
-
-def load_model(path: Path, device: torch.device) -> PPOAgent:
-    """The network of a checkpoint or run, ready to play."""
-    checkpoint = find_checkpoint(path)
-    if "model" not in checkpoint.state:
-        raise ValueError(f"{path} trained the agents of a world: it has no player of shogi")
-    agent = PPOAgent(ModelConfig(**checkpoint.state["model"]), PPOConfig(), device=device)
-    prefix = "agent.model."
-    agent.model.load_state_dict(
-        {
-            name.removeprefix(prefix): tensor
-            for name, tensor in checkpoint.tensors.items()
-            if name.startswith(prefix)
-        }
-    )
-    return agent
 
 
 def play_model(agent: PPOAgent, name: str, opponent: str, *, games: int, seed: int) -> MatchResult:
