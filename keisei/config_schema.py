@@ -236,6 +236,11 @@ class TrainingConfig(Section):
     mixed_precision: bool = Field(
         True, description="bfloat16 arithmetic where the GPU or CPU has it."
     )
+    collector: Literal["auto", "processes", "device"] = Field(
+        "auto",
+        description="Who plays. device: the learner's network in large batches, rollouts staying "
+        "on its GPU. processes: as `parallel` says. auto: device on a GPU unless `parallel` is on.",
+    )
     parallel: ParallelConfig = ParallelConfig()
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from keisei.config_schema import (
     Config,
@@ -20,6 +21,7 @@ from keisei.config_schema import (
     TrainingConfig,
     with_parallel,
 )
+from keisei.core.device_rollout import DeviceRollout
 from keisei.core.ppo_agent import PPOAgent
 from keisei.training.trainer import Trainer
 
@@ -93,12 +95,20 @@ def _play_into_the_game(trainer: Trainer) -> None:
 def _ceiling(trainer: Trainer) -> float:
     """Steps/s of one inference and `epochs` training passes, and nothing else."""
     agent, config = trainer.agent, trainer.config
-    positions = torch.from_numpy(trainer.buffer.positions[0].copy()).to(agent.device)
-    inference = _seconds(agent, lambda: agent.forward_only(positions)) / len(positions)
-    minibatch = next(agent.minibatches(trainer.buffer))
-    learning = _seconds(agent, lambda: agent.forward_and_backward(minibatch))
-    learning /= len(minibatch.actions)
+    played, learned = _samples(trainer)
+    inference = _seconds(agent, lambda: agent.forward_only(played)) / len(played)
+    learning = _seconds(agent, lambda: agent.forward_and_backward(learned)) / len(learned)
     return 1 / (inference + config.ppo.epochs * learning)
+
+
+def _samples(trainer: Trainer) -> tuple[Tensor, Tensor]:
+    """Positions [B, 100] on the device: a batch as it is played, and one as it is learned from."""
+    positions = torch.as_tensor(trainer.buffer.positions).to(trainer.agent.device)
+    steps, games = positions.shape[:2]
+    batch = -(-games // 2) if isinstance(trainer.buffer, DeviceRollout) else games
+    size = min(trainer.config.ppo.minibatch, steps * games)
+    chosen = torch.randperm(steps * games)[:size].to(positions.device)
+    return positions[0, :batch].clone(), positions.flatten(0, 1)[chosen]
 
 
 def _seconds(agent: PPOAgent, work: Callable[[], None], times: int = 3) -> float:

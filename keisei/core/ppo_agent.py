@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 
 from keisei.config_schema import ModelConfig, PPOConfig
 from keisei.core.experience_buffer import ExperienceBuffer
-from keisei.core.legal_policy import choose_moves
+from keisei.core.legal_policy import choose_moves, played_moves
 from keisei.core.legal_pool import padded_width
 from keisei.core.minibatch import Lesson, Minibatch, lesson_of, minibatch_of, own_steps
 from keisei.core.ppo_loss import ppo_losses
@@ -31,6 +32,18 @@ class Choice(NamedTuple):
 
 class NonFiniteLossError(RuntimeError):
     """An update met a loss or gradient that is not a number; the weights before it are kept."""
+
+
+@dataclass(frozen=True)
+class ScheduledUpdate:
+    """What the schedule says for one update."""
+
+    learning_rate: float
+    entropy_weight: float
+
+    def figures(self) -> dict[str, float]:
+        """For the metrics."""
+        return {"learning_rate": self.learning_rate, "entropy_weight": self.entropy_weight}
 
 
 class GradientSource(Protocol):
@@ -70,7 +83,8 @@ class PPOAgent:
             self.model = model_factory(model_config, device=self.device)
         on_gpu = self.device.type == "cuda"
         # The compiled module shares its parameters with `model`, whose names stay as they are.
-        self._forward: Any = torch.compile(self.model) if compile and on_gpu else self.model
+        self.compiles = compile and on_gpu
+        self._forward: Any = torch.compile(self.model) if self.compiles else self.model
         self.mixed_precision = mixed_precision and _has_bfloat16(self.device)
         self.optimizer = torch.optim.AdamW(
             self.model.parameters(),
@@ -88,6 +102,7 @@ class PPOAgent:
             self.model_config,
             self.config,
             device=self.device,
+            compile=self.compiles,
             mixed_precision=self.mixed_precision,
         )
 
@@ -118,7 +133,8 @@ class PPOAgent:
         self.generator.set_state(tensors["generator"])
         self.version = state["version"]
 
-    def _autocast(self) -> Any:
+    def autocast(self) -> Any:
+        """The arithmetic that the network computes in, to be used by `with`."""
         if self.mixed_precision:
             return torch.autocast(self.device.type, dtype=torch.bfloat16)
         return nullcontext()
@@ -140,8 +156,8 @@ class PPOAgent:
         the log-probabilities told are those of temperature 1, which the update clips against.
         """
         legal_here = self._legal_tensor(legal, counts)
-        with self._autocast():
-            logits, values = self._forward(torch.from_numpy(positions).to(self.device))
+        with self.autocast():  # not compiled: every match would compile its batch sizes
+            logits, values = self.model(torch.from_numpy(positions).to(self.device))
         drawn = None if fractions is None else torch.from_numpy(fractions).to(self.device)
         actions, log_probs = choose_moves(
             logits,
@@ -155,8 +171,8 @@ class PPOAgent:
     @torch.no_grad()
     def evaluate_positions(self, positions: NDArray[np.int8]) -> NDArray[np.float32]:
         """[B] value of each position for its mover."""
-        with self._autocast():
-            values = self._forward(torch.from_numpy(positions).to(self.device))[1]
+        with self.autocast():
+            values = self.model(torch.from_numpy(positions).to(self.device))[1]
         answer: NDArray[np.float32] = values.cpu().numpy()
         return answer
 
@@ -171,25 +187,33 @@ class PPOAgent:
         `progress` from 0 to 1 sets learning rate and entropy bonus. Raises `NonFiniteLossError`
         before a bad gradient touches the weights.
         """
-        learning_rate = _between(
-            self.config.learning_rate, self.config.final_learning_rate, progress
+        with self.scheduled_update(progress) as scheduled:
+            figures = self._learn_from(buffer, scheduled.entropy_weight)
+        return {
+            **figures,
+            **scheduled.figures(),
+            "explained_variance": _explained_variance(buffer),
+        }
+
+    @contextmanager
+    def scheduled_update(self, progress: float) -> Iterator[ScheduledUpdate]:
+        """One update: learning rate and entropy weight for `progress`, and a new version after it.
+
+        When it meets a `NonFiniteLossError`, everything is as before.
+        """
+        scheduled = ScheduledUpdate(
+            _between(self.config.learning_rate, self.config.final_learning_rate, progress),
+            _between(self.config.entropy, self.config.final_entropy, progress),
         )
-        entropy_weight = _between(self.config.entropy, self.config.final_entropy, progress)
         for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate
+            group["lr"] = scheduled.learning_rate
         before = self._copy_of_state()
         try:
-            figures = self._learn_from(buffer, entropy_weight)
+            yield scheduled
         except NonFiniteLossError:
             self.load_state(*before)
             raise
         self.version += 1
-        return {
-            **figures,
-            "learning_rate": learning_rate,
-            "entropy_weight": entropy_weight,
-            "explained_variance": _explained_variance(buffer),
-        }
 
     def _copy_of_state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors, state = self.state()
@@ -244,9 +268,10 @@ class PPOAgent:
 
     def losses(self, minibatch: Minibatch, entropy_weight: float) -> dict[str, Tensor]:
         """The clipped objective and its parts, differentiable in "loss"."""
-        with self._autocast():
+        with self.autocast():
             logits, values = self._forward(minibatch.positions)
-        return ppo_losses(logits, values, minibatch, self.config, entropy_weight)
+        played = played_moves(logits, minibatch.legal, minibatch.counts, minibatch.actions)
+        return ppo_losses(played, values, minibatch, self.config, entropy_weight)
 
     def _learn(self, lesson: Lesson, chosen: NDArray[np.int64]) -> dict[str, Tensor]:
         """Take one gradient step, unless something is not a number."""
@@ -261,13 +286,13 @@ class PPOAgent:
     @torch.no_grad()
     def forward_only(self, positions: Tensor) -> None:
         """The network's part of choosing moves, for benchmarks."""
-        with self._autocast():
+        with self.autocast():
             self._forward(positions)
 
-    def forward_and_backward(self, minibatch: Minibatch) -> None:
+    def forward_and_backward(self, positions: Tensor) -> None:
         """The network's part of learning, for benchmarks; the weights do not change."""
-        with self._autocast():
-            logits, values = self._forward(minibatch.positions)
+        with self.autocast():
+            logits, values = self._forward(positions)
         (logits.mean() + values.mean()).backward()
         self.optimizer.zero_grad(set_to_none=True)
 
@@ -291,11 +316,12 @@ def _has_bfloat16(device: torch.device) -> bool:
 
 def _require_finite(figures: dict[str, Tensor]) -> None:
     values = torch.stack([figure.detach().float() for figure in figures.values()]).tolist()
-    bad = [
-        f"{name} is {value}"
-        for name, value in zip(figures, values, strict=True)
-        if not math.isfinite(value)
-    ]
+    require_finite(dict(zip(figures, values, strict=True)))
+
+
+def require_finite(figures: dict[str, float]) -> None:
+    """Raise `NonFiniteLossError` that names the figures that are not numbers."""
+    bad = [f"{name} is {value}" for name, value in figures.items() if not math.isfinite(value)]
     if bad:
         raise NonFiniteLossError(
             f"{' and '.join(bad)}: the update was stopped and the weights before it kept; "

@@ -11,6 +11,9 @@ import numpy as np
 import torch
 
 from keisei.config_schema import Config, with_parallel
+from keisei.core.device_policy import DevicePolicy
+from keisei.core.device_rollout import DeviceRollout
+from keisei.core.device_update import DeviceUpdate
 from keisei.core.experience_buffer import ExperienceBuffer
 from keisei.core.ppo_agent import PPOAgent
 from keisei.prefixed_names import below
@@ -18,6 +21,7 @@ from keisei.training.checkpoint_format import Checkpoint
 from keisei.training.memory_reuse import bound_primitive_caches, keep_freed_memory
 from keisei.training.opponent_pool import OpponentPool
 from keisei.training.parallel.child_process import child_context
+from keisei.training.parallel.device_collector import DeviceCollector
 from keisei.training.parallel.experience_collector import ExperienceCollector, SerialCollector
 from keisei.training.parallel.gradient_helpers import GradientHelpers
 from keisei.training.parallel.parallel_manager import ParallelManager
@@ -37,6 +41,14 @@ def pick_device(wanted: str) -> torch.device:
     if wanted == "cuda" and not available:
         raise ValueError("device is cuda, but no GPU is available; use device=cpu or auto")
     return torch.device("cuda" if available and wanted != "cpu" else "cpu")
+
+
+def _plays_on_device(config: Config, device: torch.device) -> bool:
+    """Whether the moves are chosen on the learner's device, in large batches."""
+    collector = config.training.collector
+    if collector == "auto":
+        return device.type == "cuda" and not config.training.parallel.enabled
+    return collector == "device"
 
 
 class Trainer:
@@ -64,6 +76,8 @@ class Trainer:
         self._log_path = None if folder is None else folder / LOG_FILE
         self._trace_path = folder / TRACE_FILE if folder is not None and trace else None
         self.timeline = Timeline(self._trace_path, "learner", owner=True)
+        # Large batches of one shape: worth trying out which convolution is fastest.
+        torch.backends.cudnn.benchmark = True
         self.agent = PPOAgent(
             config.model,
             config.ppo,
@@ -73,6 +87,12 @@ class Trainer:
             mixed_precision=config.training.mixed_precision,
         )
         self.pool = OpponentPool(config, self.agent) if config.games.opponent_share else None
+        self._on_device = _plays_on_device(config, self.agent.device)
+        if self._on_device and parallel.enabled:
+            raise ValueError(
+                "training.collector is device, but training.parallel is enabled: worker processes "
+                "play on the CPU; use collector=processes or parallel.enabled=false"
+            )
         counts = process_counts(config, self.agent) if parallel.enabled else None
         if counts is not None:
             # Numbers for `auto`: a resumed run keeps the same groups of games.
@@ -83,8 +103,11 @@ class Trainer:
         self._learners = 1 if counts is None else counts.learners
         self._threads = config.training.threads or torch.get_num_threads()
         self._helpers: GradientHelpers | None = None
-        self.collector: ExperienceCollector
-        if counts is None or debug_serial:
+        self.collector: ExperienceCollector[Any]
+        self._update: Callable[[Any, float], dict[str, float]] = self.agent.update
+        if self._on_device:
+            self.collector = self._device_collector()
+        elif counts is None or debug_serial:
             self.collector = self._serial_collector()
         else:
             self.collector = self._parallel_collector()
@@ -102,6 +125,11 @@ class Trainer:
         threads = self._threads if len(self._groups) == 1 else 1
         return SerialCollector(self.config, self.agent, self.pool, self._groups, threads=threads)
 
+    def _device_collector(self) -> DeviceCollector:
+        policy = DevicePolicy(self.agent)
+        self._update = DeviceUpdate(self.agent, policy)
+        return DeviceCollector(self.config, self.agent, policy, self.pool, threads=self._threads)
+
     def _parallel_collector(self) -> ParallelManager:
         return ParallelManager(
             self.config,
@@ -113,13 +141,15 @@ class Trainer:
             trace_path=self._trace_path,
         )
 
-    def _make_buffer(self, *, helpers: bool) -> ExperienceBuffer:
+    def _make_buffer(self, *, helpers: bool) -> ExperienceBuffer | DeviceRollout:
         """The buffer of one update, in shared memory if several processes learn from it."""
         training = self.config.training
         steps = training.rollout_length
         if training.parallel.enabled:
             steps = training.parallel.rollout_length or steps
         games = sum(group.games for group in self._groups)
+        if self._on_device:
+            return DeviceRollout(steps, games, self.agent.device)
         if self._learners == 1:
             return ExperienceBuffer(steps, games)
         try:
@@ -181,7 +211,7 @@ class Trainer:
         """Learn from the rollout in the buffer; the figures of the update."""
         try:
             with self.timeline.span("update"):
-                return self.agent.update(self.buffer, self.progress)
+                return self._update(self.buffer, self.progress)
         finally:
             self.updates += 1
             if self.pool is not None:

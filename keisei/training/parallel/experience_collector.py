@@ -1,12 +1,13 @@
 """`ExperienceCollector`: who plays the games that the learner learns from.
 
-The serial one plays them in this process; `ParallelManager` has workers do it.
+The serial one plays them in this process; `ParallelManager` has workers do it; with
+`DeviceCollector` the learner's device chooses the moves of large batches.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,10 +31,13 @@ class CollectorReport:
     """One line for each worker."""
 
 
-class ExperienceCollector(Protocol):
-    """Fills a buffer with one rollout of every game."""
+Rollout_contra = TypeVar("Rollout_contra", contravariant=True)
 
-    def collect(self, buffer: ExperienceBuffer) -> Collected:
+
+class ExperienceCollector(Protocol[Rollout_contra]):
+    """Fills a buffer with one rollout of every game: an `ExperienceBuffer` or a `DeviceRollout`."""
+
+    def collect(self, buffer: Rollout_contra, /) -> Collected:
         """Fill the empty buffer.
 
         Returns the values [B] of the positions behind its last step, and what happened.

@@ -72,7 +72,7 @@ class SelfPlay:
         settings, profile = config.games, group.profile
         seed = config.training.parallel.seed
         self._agent, self._opponent = agent, opponent
-        self._temperature = profile.temperature
+        self.temperature = profile.temperature
         self.games = VectorShogi(
             group.games,
             seed=config.seed if seed is None else seed,
@@ -87,10 +87,11 @@ class SelfPlay:
         )
         self._bootstrap = config.ppo.cut_games == "bootstrap"
         self._episodes = config.training.parallel.episodes_per_worker
-        self._against_opponent = np.zeros(group.games, np.bool_)
+        self.against_opponent = np.zeros(group.games, np.bool_)
+        """[B] which games have a past self on one side."""
         if opponent is not None:
             share = _first(profile.opponent_share, settings.opponent_share)
-            self._against_opponent[: round(share * group.games)] = True
+            self.against_opponent[: round(share * group.games)] = True
         self._learner_colour = (np.arange(group.games) % 2).astype(np.int8)
 
     def collect(
@@ -115,7 +116,7 @@ class SelfPlay:
         games = self.games
         started = time.perf_counter()
         fractions = games.random_fractions()
-        trains = ~self._against_opponent | (games.mover == self._learner_colour)
+        trains = self.learners_turns()
         positions, movers = games.positions.copy(), games.mover.copy()
         counts = games.legal_counts.copy()
         legal = games.legal[:, : int(counts.max())].copy()
@@ -137,9 +138,14 @@ class SelfPlay:
             trains=trains,
             versions=self._agent.version,
         )
-        self._count(statistics, movers, trains, counts)
+        self.count(statistics, movers, trains, counts)
         statistics.inference_seconds += answered - asked
         statistics.games_seconds += time.perf_counter() - answered + asked - started
+
+    def learners_turns(self) -> NDArray[np.bool_]:
+        """[B] where the learner is to move, not a past self."""
+        turns: NDArray[np.bool_] = self.games.mover == self._learner_colour
+        return turns | ~self.against_opponent
 
     def _choose(self, fractions: NDArray[np.float64], learners: NDArray[np.bool_]) -> Choice:
         """The learner's choice where it is its turn, the past self's elsewhere."""
@@ -166,7 +172,7 @@ class SelfPlay:
             games.legal[rows],
             games.legal_counts[rows],
             fractions,
-            temperature=self._temperature,
+            temperature=self.temperature,
         )
 
     def _cut_values(self) -> NDArray[np.float32]:
@@ -177,13 +183,14 @@ class SelfPlay:
             values[cut] = self._agent.evaluate_positions(self.games.final_positions[cut])
         return values
 
-    def _count(
+    def count(
         self,
         statistics: RolloutStatistics,
         movers: NDArray[np.int8],
         trains: NDArray[np.bool_],
         legal_counts: NDArray[np.int32],
     ) -> None:
+        """Add a step of all games, just made, to the statistics; [B] each, as they were before."""
         games = self.games
         statistics.steps += len(movers)
         statistics.trained_steps += int(trains.sum())
