@@ -55,9 +55,17 @@ def gumbel_noise(words: Tensor, plane_words: Tensor) -> Tensor:
     words: [B] int64 of 32 random bits, one from each game's own stream, so that what is played
     does not depend on which games share a batch; plane_words: `PLANE_WORDS` on the same device.
     """
-    mixed = _mixed(_mixed(words).unsqueeze(1) ^ plane_words)
-    uniform = ((mixed >> 8).float() + 0.5) * 2.0**-24
+    uniform = between_0_and_1(_mixed(_mixed(words).unsqueeze(1) ^ plane_words))
     return -(-uniform.log()).log()
+
+
+def between_0_and_1(words: Tensor) -> Tensor:
+    """Float32 from 32 random bits in int64, never 0 or 1: their noise would be infinite.
+
+    Of 24 bits and a half the largest would be rounded to 1, once in 16 million, and an illegal
+    plane with infinite noise be played.
+    """
+    return ((words >> 9).float() + 0.5) * 2.0**-23
 
 
 def _mixed(words: Tensor) -> Tensor:

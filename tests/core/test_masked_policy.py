@@ -7,6 +7,7 @@ import torch
 from keisei.core.legal_policy import played_moves
 from keisei.core.masked_policy import (
     PLANE_WORDS,
+    between_0_and_1,
     choose_planes,
     gumbel_noise,
     legal_planes,
@@ -135,3 +136,9 @@ def test_a_low_temperature_draws_the_best_and_tells_the_probability_at_one(masks
     planes, log_probs = choose_planes(logits, masks, noise, 1e-4)
     assert torch.equal(planes, masked_log_probs(logits, masks).argmax(dim=1))
     assert torch.equal(log_probs, masked_log_probs(logits, masks).max(dim=1).values)
+
+
+def test_no_word_gives_infinite_noise():
+    lowest, highest = between_0_and_1(torch.tensor([0, 2**32 - 1])).tolist()
+    assert 0 < lowest < 1e-7
+    assert 1 - 1e-6 < highest < 1
