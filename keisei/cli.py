@@ -84,24 +84,161 @@ def train(
         raise typer.Exit(INTERRUPTED)
 
 
-@app.command(epilog="Example: keisei evaluate runs/shogi-laptop-20260101-120000 --against greedy")
+@app.command(epilog="Example: keisei evaluate runs/shogi-laptop-20260101-120000 --against ab:2")
 def evaluate(
-    model: Annotated[Path, typer.Argument(help="A run, or one of its checkpoints.")],
-    against: Annotated[str, typer.Option(help="random or greedy.")] = "random",
+    player: Annotated[str, typer.Argument(help="A run, a checkpoint, or as for --against.")],
+    against: Annotated[
+        str,
+        typer.Option(
+            help="random, greedy, mix:P:OTHER, ab:DEPTH, usi:COMMAND?name=value&…, "
+            "gnushogi:DEPTH, or a model, alone or with :search=NODES."
+        ),
+    ] = "random",
     games: Annotated[int, typer.Option(min=2, help="How many; an even number.")] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same games.")] = 1,
+    openings: Annotated[str, typer.Option(help="book or random.")] = "book",
+    random_plies: Annotated[
+        int | None, typer.Option(min=0, help="At most so many after a book opening, or in all.")
+    ] = None,
+    sprt: Annotated[
+        str | None,
+        typer.Option(metavar="ELO0,ELO1", help="Stop once it is clear which is nearer the truth."),
+    ] = None,
+    save: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Keep games, also as KIF and CSA; go on if stopped."),
+    ] = None,
+    threads: Annotated[
+        int, typer.Option(min=1, help="For a model on a CPU; more help large ones only.")
+    ] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Play a model against an opponent, both colours, distinct openings."""
-    from keisei.evaluation.model_player import play_model
-    from keisei.evaluation.statistics import report, summary_text
-    from keisei.training.trained_models import load_model
-    from keisei.training.trainer import pick_device
+    """Play a match: even openings, each with both colours. Ctrl-C ends it."""
+    from keisei.core.devices import pick_device
+    from keisei.evaluation.arena import Arena, MatchSettings, opening_kind
+    from keisei.evaluation.match_progress import progress_bar
+    from keisei.evaluation.sprt import parse_sprt
 
     with _one_sentence_for_bad_input():
-        agent = load_model(model, pick_device("auto"))
-        result = play_model(agent, str(model), against, games=games, seed=seed)
-        typer.echo(json.dumps(report(result), indent=1) if as_json else summary_text(result))
+        test = None if sprt is None else parse_sprt(sprt)
+        kind = opening_kind(openings)
+        settings = MatchSettings(player, against, games, seed, kind, random_plies, sprt=test)
+        arena = Arena(settings, save=save)
+        with progress_bar(games, len(arena.played)) as on_progress:
+            finished = arena.play(pick_device("auto"), on_progress, threads=threads)
+        if arena.played:
+            typer.echo(json.dumps(arena.report(), indent=1) if as_json else arena.text())
+    if not finished:
+        sys.stderr.write(arena.words_when_stopped())
+        raise typer.Exit(INTERRUPTED)
+
+
+@app.command(epilog="Example: keisei ladder runs/shogi-laptop-20260101-120000 --games 200")
+def ladder(
+    player: Annotated[
+        str | None,
+        typer.Argument(help="A run, a checkpoint, or as for `evaluate`; default: as for `usi`."),
+    ] = None,
+    games: Annotated[int, typer.Option(min=10, help="The most games.")] = 200,
+    precision: Annotated[
+        float, typer.Option(min=0, help="Stop when the rating is known to so many points.")
+    ] = 50,
+    seed: Annotated[int, typer.Option(min=0, help="Same seed, same games.")] = 1,
+    plot: Annotated[
+        Path, typer.Option(metavar="NAME", help="Where NAME.png and NAME.svg are written.")
+    ] = Path("ladder"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Rate a player on one scale, by games against players of graded strength."""
+    from keisei.core.devices import pick_device
+    from keisei.evaluation.ladder import climb, ladder_report, ladder_text, standing_line
+    from keisei.evaluation.ladder_plot import draw_ladder
+    from keisei.evaluation.ladder_rungs import rungs
+    from keisei.evaluation.opponents import make_player
+    from keisei.evaluation.players import close_player
+    from keisei.play.model_choice import choose_model
+
+    with _one_sentence_for_bad_input():
+        spec = str(choose_model(None)) if player is None else player
+        climber, all_rungs = make_player(spec, seed, pick_device("auto")), rungs()
+        try:
+            result = climb(
+                climber,
+                all_rungs,
+                games=games,
+                seed=seed,
+                precision=precision,
+                on_visit=lambda so_far: typer.echo(standing_line(so_far), err=True),
+                on_missing=lambda sentence: typer.echo(f"keisei: {sentence}", err=True),
+            )
+        finally:
+            close_player(climber)
+        typer.echo(json.dumps(ladder_report(result), indent=1) if as_json else ladder_text(result))
+        _name_files(draw_ladder(result, all_rungs).save(plot))
+
+
+@app.command(epilog="Example: keisei tournament runs/shogi-laptop-20260101-120000 --games 20")
+def tournament(
+    run: Annotated[Path, typer.Argument(help="A run of shogi.")],
+    games: Annotated[int, typer.Option(min=2, help="Of each pair; an even number.")] = 20,
+    most: Annotated[int, typer.Option(min=2, help="Checkpoints that take part at most.")] = 8,
+    seed: Annotated[int, typer.Option(min=0, help="Same seed, same games.")] = 1,
+    plot: Annotated[
+        Path, typer.Option(metavar="NAME", help="Where NAME.png and NAME.svg are written.")
+    ] = Path("tournament"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Have the checkpoints of a run play each other: the curve of its strength."""
+    from keisei.core.devices import pick_device
+    from keisei.evaluation import round_robin
+    from keisei.evaluation.ladder_plot import draw_curve
+
+    with _one_sentence_for_bad_input():
+        entrants = round_robin.entrants_of(run, most=most, device=pick_device("auto"))
+        result = round_robin.play_round_robin(
+            entrants,
+            games=games,
+            seed=seed,
+            on_match=lambda met: typer.echo(round_robin.match_line(met), err=True),
+        )
+        if as_json:
+            typer.echo(json.dumps(round_robin.tournament_report(result), indent=1))
+        else:
+            typer.echo(round_robin.tournament_text(result))
+        steps = [entrant.steps for entrant in entrants]
+        _name_files(draw_curve(run.resolve().name, steps, result.ratings).save(plot))
+
+
+def _name_files(paths: list[Path]) -> None:
+    """Say on stderr, apart from the results, what was written."""
+    typer.echo(f"Written: {', '.join(map(str, paths))}", err=True)
+
+
+@app.command(epilog="Example: keisei usi --launcher keisei-engine")
+def usi(
+    model: Annotated[
+        Path | None,
+        typer.Argument(help="A run, or one of its checkpoints; default: the newest run's model."),
+    ] = None,
+    launcher: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Only write a file that shogi programs can start."),
+    ] = None,
+    log: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Append the conversation to this file.")
+    ] = None,
+) -> None:
+    """Play in any shogi program: the USI protocol on standard input and output."""
+    from keisei.play.model_choice import choose_model
+    from keisei.play.usi_launcher import write_launcher
+    from keisei.play.usi_process import speak_usi
+
+    with _one_sentence_for_bad_input():
+        chosen = choose_model(model)
+        if launcher is None:
+            speak_usi(chosen, log)
+        write_launcher(launcher, chosen)
+        typer.echo(f"{launcher} starts {chosen}")
 
 
 @app.command(epilog='Example: echo \'{"moves": ["7g7f"]}\' | keisei position')
@@ -253,6 +390,7 @@ def worlds(
     model: Annotated[str, typer.Option(help="With --parallel: ppo or iqn.")] = "ppo",
     rounds: Annotated[int, typer.Option(min=1, help="How often all sides take turns.")] = 5,
     seconds: Annotated[float, typer.Option(min=0.01, help="Length of one turn.")] = 2.0,
+    device: Annotated[str, typer.Option(help="With --parallel: cpu, cuda or auto.")] = "cpu",
 ) -> None:
     """Agent-steps a second of worlds of many agents, with and without learning."""
     from keisei.bench import report
@@ -262,7 +400,9 @@ def worlds(
     with _one_sentence_for_bad_input():
         if parallel:
             counts = _whole_numbers(agents), _whole_numbers(copies)
-            result = bench_parallel_worlds(*counts, kind=model, rounds=rounds, seconds=seconds)
+            result = bench_parallel_worlds(
+                *counts, kind=model, rounds=rounds, seconds=seconds, device=device
+            )
         else:
             result = bench_worlds(rounds=rounds, seconds=seconds)
     if as_json:

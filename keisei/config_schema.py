@@ -59,6 +59,9 @@ class GamesConfig(Section):
         description="Share of games against a frozen past self; only the learner's moves train.",
     )
     opponent_ring: int = Field(8, ge=1, le=256, description="Past selves kept as opponents.")
+    opponent_choice: Literal["uniform", "rating"] = Field(
+        "uniform", description="How one is drawn: all alike, or rather those that are a match."
+    )
     opponent_interval: int = Field(
         20, ge=1, description="Updates between two past selves, and between changes of opponent."
     )
@@ -105,8 +108,14 @@ class EvaluationConfig(Section):
     interval: int = Field(200, ge=1, description="Updates between evaluations.")
     games: int = Field(100, ge=2, le=100_000, description="Games in each evaluation.")
     final_games: int = Field(200, ge=2, le=100_000, description="Games in the last evaluation.")
-    opponents: tuple[Literal["random", "greedy"], ...] = Field(
-        ("random", "greedy"), min_length=1, description="Who is played."
+    opponents: tuple[str, ...] = Field(
+        ("random", "greedy"), min_length=1, description="Who is played, as for `keisei evaluate`."
+    )
+    ladder_games: int | None = Field(
+        None,
+        ge=10,
+        le=10_000,
+        description="Games for a rating on the ladder at each evaluation; default: no rating.",
     )
 
 

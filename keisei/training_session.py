@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import TextIO
 
 from keisei.config_schema import Config
+from keisei.evaluation.ladder import rate_for_training
 from keisei.evaluation.model_player import evaluate_for_training
+from keisei.evaluation.opponents import make_player
+from keisei.evaluation.players import close_player
 from keisei.training.display import make_display
 from keisei.training.metrics import MetricsLog
 from keisei.training.run_folder import RunFolder
@@ -48,6 +51,7 @@ class TrainingSession:
     @classmethod
     def begin(cls, config: Config, switches: Switches = _PLAIN) -> TrainingSession:
         """A new run; nothing is left behind when the settings are wrong."""
+        _check_opponents(config)
         folder = RunFolder.create(config)
         trainer = None
         try:
@@ -71,6 +75,7 @@ class TrainingSession:
         before, config = folder.load_config([]), folder.load_config(overrides)
         if (config.model, config.games) != (before.model, before.games):
             raise ValueError("a resumed run keeps its model and games settings; start a new one")
+        _check_opponents(config)
         checkpoint, damaged = folder.checkpoints(config.checkpoints.keep).newest()
         trainer = Trainer(config, folder.path, **asdict(switches))
         try:
@@ -105,6 +110,7 @@ class TrainingSession:
                 metrics=metrics,
                 display=display,
                 evaluator=evaluate_for_training,
+                rater=rate_for_training,
             ).run()
 
     def _closing_words(self, *, finished: bool) -> str:
@@ -116,3 +122,9 @@ class TrainingSession:
                 measure + f"Train on:    keisei train --resume {path} training.total_steps={more}\n"
             )
         return f"Saved. Resume with:  keisei train --resume {path}\n" + measure
+
+
+def _check_opponents(config: Config) -> None:
+    """Hear of an opponent that is not there before the training, not at the first evaluation."""
+    for opponent in config.evaluation.opponents:
+        close_player(make_player(opponent, config.seed))

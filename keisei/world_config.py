@@ -43,12 +43,28 @@ class AgentsInParallel(Section):
     backlog: int = Field(
         4, ge=1, description="Epochs that wait for a busy learner; older ones are forgotten."
     )
+    lesson_timeout: float | None = Field(
+        None,
+        gt=0,
+        description="Seconds after which a lesson beside is abandoned, as a failure; null: never.",
+    )
+    max_agents_per_lesson: int | None = Field(
+        None,
+        ge=1,
+        description="Learn at once beside, most new experience first; null: all that are due.",
+    )
     num_workers: int | None = Field(
         None, ge=1, le=1024, description="Threads, or processes; null: as many as processors."
     )
     use_threads: bool = Field(
         True,
         description="Off: processes play, each some of the copies; see docs/parallel-agents.md.",
+    )
+    training_processes: int = Field(
+        0,
+        ge=0,
+        le=1024,
+        description="Processes that train agents unlike all others; 0: threads of this one.",
     )
     deterministic: bool = Field(
         False, description="Take up new weights at fixed times, so that runs can be repeated."
@@ -61,6 +77,15 @@ class AgentsInParallel(Section):
                 f"backlog is {self.backlog}, but must be at least train_interval "
                 f"({self.train_interval})"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _only_a_learner_beside_is_limited(self) -> Self:
+        for name in ("lesson_timeout", "max_agents_per_lesson"):
+            if getattr(self, name) is not None and not self.async_learning:
+                raise ValueError(f"{name} is for a learner beside: set async_learning")
+        if self.training_processes and not self.parallel_training:
+            raise ValueError("training_processes train at the same time: set parallel_training")
         return self
 
 
@@ -84,8 +109,13 @@ class WorldConfig(Section):
     )
     copies: int = Field(64, ge=1, le=100_000, description="Worlds side by side.")
     epochs: int = Field(300, ge=1, description="Epochs to play in all.")
-    observe: Literal["in_turn", "together"] = Field(
-        "in_turn", description="Each agent looks when its turn comes, or all look, then act."
+    observe: Literal["in_turn", "together"] | None = Field(
+        None,
+        description="Each agent looks when its turn comes, or all look, then act; "
+        "null: in_turn, but together with parallel_actions.",
+    )
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        "cpu", description="Where agents decide and learn; auto takes a GPU if there is one."
     )
     threads: int = Field(1, ge=0, le=1024, description="CPU threads; 0: as many as there are.")
     record_interval: int = Field(

@@ -113,7 +113,8 @@ def _game_of(config: WorldConfig, folder: RunFolder, trace: bool, debug_serial: 
     """The game, played in this process or by others."""
     if not _in_processes(config.parallel):
         return make_game(config, debug_serial=debug_serial)
-    shards = min(config.parallel.num_workers or usable_cores(), config.copies)
+    free = usable_cores() - config.parallel.async_learning  # the learner has a core of its own
+    shards = max(1, min(config.parallel.num_workers or free, config.copies))
     return ShardedGame(
         config,
         shards,

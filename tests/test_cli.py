@@ -9,7 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from keisei.cli import app, bench_app
 from keisei.shogi.sfen import START_SFEN
 
 KEISEI = Path(sys.executable).parent / "keisei"
@@ -141,11 +143,18 @@ def test_convert_refuses_bad_input_in_one_sentence(arguments):
     assert_one_sentence(keisei("convert", *(record if a == "record" else a for a in arguments)))
 
 
-def test_every_verb_has_help_with_an_example():
-    for verb in (("position",), ("perft",), ("convert",), ("bench", "engine")):
-        run = keisei(*verb, "--help")
-        assert run.returncode == 0
-        assert "Example: " in run.stdout
+def every_verb():
+    """The words of each command that the command line has."""
+    for application, words in ((app, ()), (bench_app, ("bench",))):
+        for command in application.registered_commands:
+            yield *words, command.name or command.callback.__name__
+
+
+@pytest.mark.parametrize("verb", every_verb(), ids=" ".join)
+def test_every_verb_has_help_with_an_example(verb):
+    result = CliRunner().invoke(app, [*verb, "--help"])
+    assert result.exit_code == 0
+    assert f"Example: keisei {' '.join(verb)}" in result.output or "| keisei" in result.output
 
 
 def test_ctrl_c_ends_a_long_perft_quietly():

@@ -225,18 +225,16 @@ def test_shipped_configurations_load_by_name_from_any_folder(tmp_path, monkeypat
         ("runs_folder=''", "runs_folder is '', but must be text, length 1 or more"),
         ("games.declaration=25", "games.declaration is 25, but must be one of off, 24, 27"),
         (
-            "evaluation.opponents=[random, alice, bob]",
-            "evaluation.opponents[1] is 'alice', but must be one of random, greedy (and 1 more)",
+            "evaluation.opponents=[random, 3, 4]",
+            "evaluation.opponents[1] is 3, but must be text; put it in quotes (and 1 more)",
         ),
         (
             "evaluation.opponents=[]",
-            "evaluation.opponents is [], but must be a list of 1 or more, "
-            "each one of random, greedy",
+            "evaluation.opponents is [], but must be a list of 1 or more, each text",
         ),
         (
             "evaluation.opponents=random",
-            "evaluation.opponents is 'random', but must be a list of 1 or more, "
-            "each one of random, greedy",
+            "evaluation.opponents is 'random', but must be a list of 1 or more, each text",
         ),
         ("ppo=3", "ppo is 3, but must be a section with settings like ppo.learning_rate"),
         ("ppo=", "ppo is empty, but must be a section with settings like ppo.learning_rate"),
@@ -364,7 +362,7 @@ def test_a_wrong_parallel_setting_gets_the_same_sentence_from_a_file_and_an_over
             "training.qqq=3",
             "training.qqq is not a setting; known are training.parallel, training.total_steps, "
             "training.rollout_length, training.threads, training.compile, "
-            "training.mixed_precision",
+            "training.mixed_precision, training.collector",
         ),
         (
             "training.parallel.worker_profiles[0].temperature=2",
@@ -557,7 +555,7 @@ def values_of(schema):
     if "pattern" in schema:
         return st.from_regex(schema["pattern"], fullmatch=True)
     if schema["type"] == "string":
-        return st.text(st.characters(codec="utf-8"), min_size=schema["minLength"])
+        return st.text(st.characters(codec="utf-8"), min_size=schema.get("minLength", 0))
     if schema["type"] == "boolean":
         return st.booleans()
     low = schema.get("minimum", schema.get("exclusiveMinimum"))

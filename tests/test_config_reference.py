@@ -63,7 +63,9 @@ def test_the_page_names_every_setting_with_its_range_default_and_meaning():
     page = configuration_page()
     assert "| `games.count` | a whole number, at least 1 | `256` | Games played side" in page
     assert "| `ppo.clip` | a number, above 0, below 1 | `0.2` |" in page
-    assert "| `evaluation.opponents` | a list of 1 or more, each one of random, greedy |" in page
+    assert (
+        "| `evaluation.opponents` | a list of 1 or more, each text | `[random, greedy]` |" in page
+    )
     assert "\n## `training.parallel`\n" in page
     parallel = "| `training.parallel."
     assert f"{parallel}num_workers` | a whole number, at least 1, at most 1024, or auto" in page

@@ -1,7 +1,11 @@
 """`keisei bench worlds --parallel`: agents in parallel against the same agents one by one.
 
-Both sides play treasurehunt with the same settings, in turns, in one run. The plain side computes
-on one thread: on two it is slower, because its networks are small.
+All sides play treasurehunt with the same settings, in turns, in one run:
+
+- one after the other, on one thread: on two it is slower, because its networks are small;
+- together: parallel actions and parallel training;
+- beside: also async learning, all in one process;
+- in processes: the same, but worker processes play, and every epoch is learned from.
 """
 
 from __future__ import annotations
@@ -9,100 +13,132 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
-from typing import Any
+from contextlib import ExitStack, closing
+from typing import Any, NamedTuple
 
 from keisei.core.threads import one_thread
-from keisei.core.world_models import model_maker
-from keisei.gridworld.environment import Environment
-from keisei.gridworld.examples.treasurehunt import Treasurehunt, TreasurehuntRules
-from keisei.gridworld.parallel_environment import ParallelEnvironment, in_parallel
-from keisei.gridworld.parallel_settings import ParallelSettings
+from keisei.gridworld.game import Game
 from keisei.training.memory_reuse import keep_freed_memory
+from keisei.training.parallel.process_counts import usable_cores
+from keisei.training.parallel.world_shards import ShardedGame
+from keisei.training.world_games import make_game
+from keisei.world_config import WorldConfig
 
 _DECISIONS = 20
+_TOGETHER: dict[str, Any] = {"enabled": True}
+_BESIDE: dict[str, Any] = {**_TOGETHER, "async_learning": True}
+
+
+class Measured(NamedTuple):
+    """One side for a while."""
+
+    rate: float
+    """Agent-steps a second, from the first turn to the end of the last lesson."""
+    training_seconds: float
+    """Of an epoch, the median."""
 
 
 def bench_parallel_worlds(
-    agent_counts: list[int], copy_counts: list[int], *, kind: str, rounds: int, seconds: float
+    agent_counts: list[int],
+    copy_counts: list[int],
+    *,
+    kind: str,
+    rounds: int,
+    seconds: float,
+    device: str = "cpu",
 ) -> dict[str, Any]:
     """Ratios and rates for each number of agents and copies."""
     keep_freed_memory()
     with one_thread():
         rows = [
-            _row(agents, copies, kind, rounds=rounds, seconds=seconds)
+            _row(_config(agents, copies, kind, device), rounds=rounds, seconds=seconds)
             for agents in agent_counts
             for copies in copy_counts
         ]
-    return {"model": kind, "rows": rows}
+    return {"model": kind, "device": device, "cores": usable_cores(), "rows": rows}
 
 
-def _row(agents: int, copies: int, kind: str, *, rounds: int, seconds: float) -> dict[str, Any]:
-    rules = TreasurehuntRules(agents=agents)
-    made: dict[str, Any] = {"copies": copies, "seed": 1, "observe": "together"}
-    # As Sorrel does with IQN: a train step for every epoch of every copy.
-    train_steps = copies if kind == "iqn" else 1
-    parallel = in_parallel(Treasurehunt)
+def _config(agents: int, copies: int, kind: str, device: str) -> WorldConfig:
+    return WorldConfig.model_validate(
+        {
+            "game": "treasurehunt",
+            "rules": {"agents": agents},
+            "copies": copies,
+            "observe": "together",
+            "device": device,
+            # As Sorrel does with IQN: a train step for every epoch of every copy.
+            "learner": {"kind": kind, "train_steps": copies if kind == "iqn" else 1},
+        }
+    )
+
+
+def _row(config: WorldConfig, *, rounds: int, seconds: float) -> dict[str, Any]:
+    train_steps = config.learner.train_steps
     with ExitStack() as stack:
-        plain = Treasurehunt(model_maker(kind, {}), rules, **made)
-        together, beside = (
-            stack.enter_context(
-                parallel(
-                    model_maker(kind, {}),
-                    rules,
-                    **made,
-                    parallel=ParallelSettings(async_learning=async_learning),
-                )
-            )
-            for async_learning in (False, True)
-        )
-        sides: list[Environment] = [plain, together, beside]
-        for side in sides:
-            side.run_epoch(train_steps=train_steps)
+        sides = {name: stack.enter_context(closing(side)) for name, side in _sides(config)}
+        for side in sides.values():
+            side.run_epoch(train_steps=train_steps)  # compiled, and memory in use
         figures = [_round(sides, train_steps, seconds) for _ in range(rounds)]
-        learned_share = _learned_share(beside)
+        beside: Any = sides["beside"]
+        learned_share = beside.learned_steps / max(beside.collected_steps, 1)
     medians = {name: statistics.median(one[name] for one in figures) for name in figures[0]}
-    return {"agents": agents, "copies": copies, **medians, "learned_share": learned_share}
+    row = {"agents": config.rules["agents"], "copies": config.copies}
+    return {**row, **medians, "learned_share": learned_share}
 
 
-def _round(sides: list[Environment], train_steps: int, seconds: float) -> dict[str, float]:
-    plain, together, beside = sides
-    rate = _rate(plain, train_steps, seconds)
-    beside_rate = _rate(beside, train_steps, seconds)
-    training = [_training_seconds(side, train_steps, seconds) for side in (plain, together)]
-    deciding = [_deciding_seconds(side) for side in (plain, together)]
+def _sides(config: WorldConfig) -> list[tuple[str, Game]]:
+    """Those of a row, ready for their first epoch."""
+    return [
+        ("one_by_one", make_game(config)),
+        ("together", make_game(_with(config, _TOGETHER))),
+        ("beside", make_game(_with(config, _BESIDE))),
+        ("processes", in_processes(config)),
+    ]
+
+
+def in_processes(config: WorldConfig) -> ShardedGame:
+    """The game played by worker processes, which leave a core to the learner beside them.
+
+    Every epoch is learned from while the next one is played.
+    """
+    shards = max(1, min(usable_cores() - 1, config.copies))
+    return ShardedGame(_with(config, {**_BESIDE, "deterministic": True}), shards)
+
+
+def _with(config: WorldConfig, parallel: dict[str, Any]) -> WorldConfig:
+    return WorldConfig.model_validate({**config.model_dump(), "parallel": parallel})
+
+
+def _round(sides: dict[str, Game], train_steps: int, seconds: float) -> dict[str, float]:
+    measured = {name: _measured(side, train_steps, seconds) for name, side in sides.items()}
+    plain, together = measured["one_by_one"], measured["together"]
+    deciding = {name: _deciding_seconds(sides[name]) for name in ("one_by_one", "together")}
     return {
-        "deciding_ratio": deciding[0] / deciding[1],
-        "training_ratio": training[0] / training[1],
-        "all_ratio": beside_rate / rate,
-        "plain_agent_steps_per_second": rate,
-        "agent_steps_per_second": beside_rate,
+        "deciding_ratio": deciding["one_by_one"] / deciding["together"],
+        "training_ratio": plain.training_seconds / together.training_seconds,
+        "all_ratio": measured["beside"].rate / plain.rate,
+        "processes_ratio": measured["processes"].rate / plain.rate,
+        "plain_agent_steps_per_second": plain.rate,
+        "agent_steps_per_second": measured["beside"].rate,
+        "processes_agent_steps_per_second": measured["processes"].rate,
     }
 
 
-def _rate(side: Environment, train_steps: int, seconds: float) -> float:
-    """Agent-steps a second, from the first turn to the end of the last lesson."""
-    steps, started = 0, time.perf_counter()
-    while time.perf_counter() - started < seconds:
-        steps += side.run_epoch(train_steps=train_steps).steps
-    if isinstance(side, ParallelEnvironment):
-        side.finish_lessons(train_steps)
-    return steps / (time.perf_counter() - started)
-
-
-def _training_seconds(side: Environment, train_steps: int, seconds: float) -> float:
-    """Of an epoch."""
-    results: list[float] = []
+def _measured(side: Game, train_steps: int, seconds: float) -> Measured:
+    steps, training = 0, []
     started = time.perf_counter()
-    while time.perf_counter() - started < seconds / 2 or not results:
-        results.append(side.run_epoch(train_steps=train_steps).training_seconds)
-    return statistics.median(results)
+    while time.perf_counter() - started < seconds:
+        result = side.run_epoch(train_steps=train_steps)
+        steps += result.steps
+        training.append(result.training_seconds)
+    side.finish_lessons(train_steps)
+    return Measured(steps / (time.perf_counter() - started), statistics.median(training))
 
 
-def _deciding_seconds(side: Environment) -> float:
+def _deciding_seconds(side: Any) -> float:
     """Of a turn of all agents."""
     side.reset()
-    states = [agent.pov(side.world) for agent in side.agents]
+    states = side.look()
     return statistics.median(_timed(lambda: side.decide(states)) for _ in range(_DECISIONS))
 
 
@@ -110,8 +146,3 @@ def _timed(work: Callable[[], object]) -> float:
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
-
-
-def _learned_share(side: ParallelEnvironment) -> float:
-    """How much of what was collected was learned from."""
-    return side.learned_steps / max(side.collected_steps, 1)

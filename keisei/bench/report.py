@@ -73,7 +73,7 @@ def _number(rate: float | None) -> str:
 
 def worlds_table(report: dict[str, Any]) -> Table:
     """The result of `bench_worlds` as a table."""
-    table = Table(title="Worlds, one process")
+    table = Table(title="Worlds")
     table.add_column("")
     table.add_column("agent-steps/s", justify="right")
     table.add_column("times Sorrel", justify="right")
@@ -86,7 +86,8 @@ def worlds_table(report: dict[str, Any]) -> Table:
 def parallel_worlds_table(report: dict[str, Any]) -> Table:
     """The result of `bench_parallel_worlds` as a table."""
     table = Table(title=f"Treasurehunt, {report['model']}, in parallel to one after the other")
-    for heading in ("agents", "copies", "deciding", "training", "all", "agent-steps/s", "learned"):
+    headings = ("agents", "copies", "deciding", "training", "all", "in processes")
+    for heading in (*headings, "agent-steps/s", "learned"):
         table.add_column(heading, justify="right")
     for row in report["rows"]:
         table.add_row(
@@ -95,6 +96,7 @@ def parallel_worlds_table(report: dict[str, Any]) -> Table:
             f"{row['deciding_ratio']:.2f}",
             f"{row['training_ratio']:.2f}",
             f"{row['all_ratio']:.2f}",
+            f"{row['processes_ratio']:.2f}",
             f"{row['agent_steps_per_second']:,.0f}",
             f"{row['learned_share']:.0%}",
         )

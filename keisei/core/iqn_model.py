@@ -72,7 +72,11 @@ Lesson = list[Batch]
 
 
 class IQNModel:
-    """The networks of one agent in B copies of its world, with their own random generators."""
+    """The networks of one agent in B copies of its world, with their own random generators.
+
+    device: where the networks are, which answer and learn there. Random numbers are drawn on the
+    CPU, so that they are the same for any device.
+    """
 
     def __init__(
         self,
@@ -82,8 +86,10 @@ class IQNModel:
         copies: int,
         seed: int,
         config: IQNConfig | None = None,
+        device: str = "cpu",
     ) -> None:
         self.config = config or IQNConfig()
+        self.device = torch.device(device)
         self._kind = (observation_shape, actions, copies)
         self.generator = torch.Generator().manual_seed(seed)
         inputs = self.config.n_frames * prod(observation_shape)
@@ -95,8 +101,8 @@ class IQNModel:
                     actions,
                     layer_size=self.config.layer_size,
                     generator=self.generator,
-                    mixed_precision=self.config.mixed_precision,
-                )
+                    mixed_precision=self.config.mixed_precision and device == "cpu",
+                ).to(self.device)
                 for _ in range(2)
             )
         self.target.requires_grad_(False)
@@ -118,7 +124,7 @@ class IQNModel:
         """[B] an action for each of `states` [B, ...]: the best, or with epsilon a random one."""
         actions, greedy = self.explore(len(states))
         if len(greedy):
-            seen = torch.from_numpy(self.memory.current_state(states)[greedy])
+            seen = self.on_device(self.memory.current_state(states)[greedy])
             actions[greedy] = self._best_actions(seen)
         return actions
 
@@ -133,12 +139,17 @@ class IQNModel:
         self.network.eval()
         best = self.network(states, self.taus(1)).mean(dim=1).argmax(dim=1)
         self.network.train()
-        answer: NDArray[np.int64] = best.numpy()
+        answer: NDArray[np.int64] = best.cpu().numpy()
         return answer
 
     def taus(self, batch_size: int) -> Tensor:
         """[B, Q] random fractions."""
-        return torch.rand(batch_size, self.config.n_quantiles, generator=self.generator)
+        taus = torch.rand(batch_size, self.config.n_quantiles, generator=self.generator)
+        return taus.to(self.device)
+
+    def on_device(self, array: NDArray[Any]) -> Tensor:
+        """The array where the networks are; on the CPU it is not copied."""
+        return torch.from_numpy(array).to(self.device)
 
     def start_epoch_action(self, epoch: int) -> None:
         """Episodes begin anew; epsilon falls, and the target is synced every so many epochs."""
@@ -204,8 +215,8 @@ class IQNModel:
     def loss(self, batch: Batch) -> Tensor:
         """The quantile Huber loss of a batch, differentiable."""
         taus = self.taus(len(batch.actions))
-        quantiles = self.network(torch.from_numpy(batch.states), taus)
-        predicted = of_actions(quantiles, torch.from_numpy(batch.actions))
+        quantiles = self.network(self.on_device(batch.states), taus)
+        predicted = of_actions(quantiles, self.on_device(batch.actions))
         return quantile_huber_loss(predicted, taus, self.targets(batch))
 
     @torch.no_grad()
@@ -215,11 +226,11 @@ class IQNModel:
         One set of taus serves all states here, drawn anew for each network: their embedding would
         be a sixth of the arithmetic, and no state's target has another distribution for it.
         """
-        next_states = torch.from_numpy(batch.next_states)
+        next_states = self.on_device(batch.next_states)
         preferred = self.network(next_states, self.taus(1)).mean(dim=1).argmax(dim=1)
         quantiles = self.target(next_states, self.taus(1))
-        weights = torch.from_numpy(batch.discounts * (1 - batch.dones)).unsqueeze(1)
-        returns = torch.from_numpy(batch.returns).unsqueeze(1)
+        weights = self.on_device(batch.discounts * (1 - batch.dones)).unsqueeze(1)
+        returns = self.on_device(batch.returns).unsqueeze(1)
         return returns + weights * of_actions(quantiles, preferred)
 
     @torch.no_grad()
@@ -232,7 +243,13 @@ class IQNModel:
 
         It goes on with the same random numbers, and has no memories.
         """
-        twin = IQNModel(*self._kind[:2], copies=self._kind[2], seed=0, config=self.config)
+        twin = IQNModel(
+            *self._kind[:2],
+            copies=self._kind[2],
+            seed=0,
+            config=self.config,
+            device=str(self.device),
+        )
         arrays, values = self._learner_state()
         twin._load_learner(arrays, values)
         return twin
@@ -245,7 +262,7 @@ class IQNModel:
 
     def stack_key(self) -> Hashable:
         """Equal for models that can act and learn together."""
-        return type(self), self._kind, self.config
+        return type(self), self._kind, self.config, self.device
 
     def stack(self, models: Sequence[IQNModel]) -> Stack:
         """These models, of which this is one, as a stack."""

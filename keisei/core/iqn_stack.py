@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ from keisei.core.stacked_modules import (
     stack_parameters,
     undone_by_errors,
 )
+from keisei.gridworld.joint_turn import Turn
 from keisei.gridworld.model import States
 from keisei.gridworld.stack import Failure, Figures
 
@@ -29,14 +31,18 @@ Rows = dict[str, Tensor]
 """The parameters of N networks by name, [N, ...]."""
 
 MOST_TOGETHER = 8
-"""Models that compute at once, whose weights and activations a processor's cache still holds."""
+"""Models that compute at once, whose weights and activations a processor's cache still holds.
+
+A GPU takes all at once.
+"""
 
 
 class IQNStack:
     """The networks of N models as rows of common tensors; all else stays the models' own."""
 
     def __init__(self, models: Sequence[IQNModel]) -> None:
-        self._models = list(models)
+        self._models, self._device = list(models), models[0].device
+        self._most = MOST_TOGETHER if self._device.type == "cpu" else len(models)
         networks = [model.network for model in models]
         self._parameters = stack_parameters(networks)
         self._targets = stack_parameters([model.target for model in models])
@@ -53,11 +59,16 @@ class IQNStack:
             if len(chosen):
                 greedy[n] = chosen
         numbers = list(greedy)
-        for i in range(0, len(numbers), MOST_TOGETHER):
-            asked = {n: (states[n], greedy[n]) for n in numbers[i : i + MOST_TOGETHER]}
+        for i in range(0, len(numbers), self._most):
+            asked = {n: (states[n], greedy[n]) for n in numbers[i : i + self._most]}
             for n, best in self._best_actions(asked).items():
                 actions[n][greedy[n]] = best
         return actions
+
+    def remember(self, turn: Turn) -> None:
+        """What `memory.add` of each model would do."""
+        for model, *its_turn in zip(self._models, *turn, strict=True):
+            model.memory.add(*its_turn)
 
     @torch.inference_mode()
     def _best_actions(
@@ -71,8 +82,8 @@ class IQNStack:
         for place, (n, (states, chosen)) in enumerate(asked.items()):
             seen[place, : len(chosen)] = self._models[n].memory.current_state(states)[chosen]
         weights = _without_noise(self._rows(self._parameters, numbers))
-        values = self._quantiles(weights, torch.from_numpy(seen), self._taus(numbers, 1))
-        best = values.mean(dim=-2).argmax(dim=-1).numpy()
+        values = self._quantiles(weights, self._on_device(seen), self._taus(numbers, 1))
+        best = values.mean(dim=-2).argmax(dim=-1).cpu().numpy()
         return {n: best[place, : len(asked[n][1])] for place, n in enumerate(numbers)}
 
     def shares(self, lessons: Mapping[int, Lesson], *, workers: int = 1) -> list[dict[int, Lesson]]:
@@ -88,7 +99,7 @@ class IQNStack:
         return [
             {number: lessons[number] for number in share}
             for numbers in by_length.values()
-            for share in parts_of(numbers, most=MOST_TOGETHER, workers=workers)
+            for share in parts_of(numbers, most=self._most, workers=workers)
         ]
 
     def learn(self, lessons: Mapping[int, Lesson]) -> dict[int, Figures | Failure]:
@@ -127,7 +138,7 @@ class IQNStack:
         if len(failed) < len(numbers):
             self._optimizer.step(gradients, numbers, but=failed)
             self._follow([self._models[n] for n in numbers if n not in failed])
-        return losses.detach().numpy(), norms.numpy()
+        return losses.detach().cpu().numpy(), norms.cpu().numpy()
 
     @torch.no_grad()
     def _follow(self, models: list[IQNModel]) -> None:
@@ -140,7 +151,7 @@ class IQNStack:
 
     def _losses(self, numbers: list[int], rows: Rows, batch: Batch) -> Tensor:
         """[N] as `IQNModel.loss`, with the same random numbers."""
-        states, actions = torch.from_numpy(batch.states), torch.from_numpy(batch.actions)
+        states, actions = self._on_device(batch.states), self._on_device(batch.actions)
         taus = self._taus(numbers, actions.shape[1])
         said = self._quantiles(self._with_noise(numbers, rows), states, taus)
         return quantile_huber_loss(
@@ -150,15 +161,18 @@ class IQNStack:
     @torch.no_grad()
     def _aims(self, numbers: list[int], rows: Rows, batch: Batch) -> Tensor:
         """[N, B, Q] as `IQNModel.targets`."""
-        following, targets = torch.from_numpy(batch.next_states), self._rows(self._targets, numbers)
+        following, targets = self._on_device(batch.next_states), self._rows(self._targets, numbers)
         said = []
         for weights in (rows, targets):
             taus = self._taus(numbers, 1)
             said.append(self._quantiles(self._with_noise(numbers, weights), following, taus))
         preferred = said[0].mean(dim=-2).argmax(dim=-1)
-        weights_of_aims = torch.from_numpy(batch.discounts * (1 - batch.dones)).unsqueeze(-1)
-        returns = torch.from_numpy(batch.returns).unsqueeze(-1)
+        weights_of_aims = self._on_device(batch.discounts * (1 - batch.dones)).unsqueeze(-1)
+        returns = self._on_device(batch.returns).unsqueeze(-1)
         return returns + weights_of_aims * of_actions(said[1], preferred)
+
+    def _on_device(self, array: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(array).to(self._device)
 
     def _rows(self, parameters: Rows, numbers: list[int]) -> Rows:
         rows = rows_of(list(parameters.values()), numbers)
@@ -171,12 +185,12 @@ class IQNStack:
     def _with_noise(self, numbers: list[int], rows: Rows) -> Weights:
         """The weights of one pass, with each model's own noise, drawn in `NoisyLinear`'s order."""
         noisy = [f"{layer}.{part}" for layer in ("mixed", "heads") for part in ("weight", "bias")]
-        noise = {name: torch.empty_like(rows[name], requires_grad=False) for name in noisy}
+        noise = {name: torch.empty(rows[name].shape) for name in noisy}
         for place, n in enumerate(numbers):
             for values in noise.values():
                 values[place].normal_(generator=self._models[n].generator)
         with_noise = {
-            name: torch.addcmul(rows[name], rows[f"{name}_sigma"], values)
+            name: torch.addcmul(rows[name], rows[f"{name}_sigma"], values.to(self._device))
             for name, values in noise.items()
         }
         return _without_noise({**rows, **with_noise})

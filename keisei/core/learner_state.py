@@ -18,7 +18,7 @@ def named(name: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[An
 
 def module_arrays(module: nn.Module) -> dict[str, NDArray[Any]]:
     """Copies of all parameters and buffers of a module."""
-    return {name: value.numpy().copy() for name, value in module.state_dict().items()}
+    return {name: value.cpu().numpy().copy() for name, value in module.state_dict().items()}
 
 
 def load_module(module: nn.Module, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -29,7 +29,7 @@ def load_module(module: nn.Module, arrays: Mapping[str, NDArray[Any]]) -> None:
 def optimizer_arrays(optimizer: torch.optim.Optimizer) -> dict[str, NDArray[Any]]:
     """Copies of what an optimizer keeps of each parameter, by its number."""
     return {
-        f"{number}.{name}": value.numpy().copy()
+        f"{number}.{name}": value.cpu().numpy().copy()
         for number, slots in optimizer.state_dict()["state"].items()
         for name, value in slots.items()
     }

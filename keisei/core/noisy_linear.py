@@ -44,4 +44,6 @@ class NoisyLinear(nn.Module):
         )
 
     def _noise(self, parameter: Tensor) -> Tensor:
-        return torch.empty_like(parameter, requires_grad=False).normal_(generator=self._generator)
+        """Of a parameter's shape; drawn on the CPU, so that it is the same for any device."""
+        noise = torch.empty(parameter.shape).normal_(generator=self._generator)
+        return noise.to(parameter.device)

@@ -76,11 +76,20 @@ class Lesson(NamedTuple):
 
     def part(self, chosen: Tensor) -> Lesson:
         """The turns with these numbers."""
+        chosen = chosen.to(self.states.device)
         return Lesson(*(tensor.index_select(0, chosen) for tensor in self))
+
+    def to(self, device: torch.device) -> Lesson:
+        """The same on this device."""
+        return Lesson(*(tensor.to(device) for tensor in self))
 
 
 class PPOModel:
-    """The policy of one agent in B copies of its world, with its own random generator."""
+    """The policy of one agent in B copies of its world, with its own random generator.
+
+    device: where the network is, which answers and learns there. Random numbers are drawn on the
+    CPU, so that they are the same for any device.
+    """
 
     def __init__(
         self,
@@ -90,13 +99,15 @@ class PPOModel:
         copies: int,
         seed: int,
         config: PPOModelConfig | None = None,
+        device: str = "cpu",
     ) -> None:
         self.config = config or PPOModelConfig()
+        self.device = torch.device(device)
         self._kind = (observation_shape, actions, copies)
         inputs = self.config.n_frames * prod(observation_shape)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.network = ActorCritic(inputs, actions, self.config.hidden)
+            self.network = ActorCritic(inputs, actions, self.config.hidden).to(self.device)
         self.optimizer = torch.optim.Adam(
             self.network.parameters(), lr=self.config.learning_rate, eps=1e-5, fused=True
         )
@@ -111,7 +122,7 @@ class PPOModel:
         """
         stacked = self.memory.current_state(states)
         with torch.inference_mode():
-            outputs = self.network(torch.from_numpy(stacked))
+            outputs = self.network(torch.from_numpy(stacked).to(self.device)).cpu()
         actions, log_probs = choices_of(outputs, torch.rand(len(stacked), generator=self.generator))
         self.memory.expect(stacked, log_probs, outputs[:, -1].numpy())
         return actions
@@ -146,6 +157,7 @@ class PPOModel:
         If a gradient is not finite torch raises RuntimeError, and all is as before the lesson.
         """
         sums: dict[str, float] = {}
+        lesson = lesson.to(self.device)
         chosen = list(self.shuffled(len(lesson.actions)))
         with RowBackup(self.network, self.optimizer):
             parts = [self._learn(lesson.part(numbers)) for numbers in chosen]
@@ -215,7 +227,13 @@ class PPOModel:
 
     def twin(self) -> PPOModel:
         """A model of the same kind with weights and moments of its own, equal to these."""
-        twin = PPOModel(*self._kind[:2], copies=self._kind[2], seed=0, config=self.config)
+        twin = PPOModel(
+            *self._kind[:2],
+            copies=self._kind[2],
+            seed=0,
+            config=self.config,
+            device=str(self.device),
+        )
         twin.load_state(*self.state())
         return twin
 
@@ -227,7 +245,7 @@ class PPOModel:
 
     def stack_key(self) -> Hashable:
         """Equal for models that can act and learn together."""
-        return type(self), self._kind, self.config
+        return type(self), self._kind, self.config, self.device
 
     def stack(self, models: Sequence[PPOModel]) -> Stack:
         """These models, of which this is one, as a stack."""

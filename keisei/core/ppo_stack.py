@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from keisei.core.joint_rollouts import JointRollouts
 from keisei.core.ppo_model import Lesson, PPOModel, choices_of, clipped_losses
 from keisei.core.stacked_modules import (
     RowBackup,
@@ -22,6 +23,7 @@ from keisei.core.stacked_modules import (
     stacked_linear,
     undone_by_errors,
 )
+from keisei.gridworld.joint_turn import Turn
 from keisei.gridworld.model import States
 from keisei.gridworld.stack import Failure, Figures
 
@@ -36,30 +38,54 @@ class PPOStack:
         self._models = list(models)
         networks = [model.network for model in models]
         parameters = list(stack_parameters(networks).values())
-        self._parameters = parameters
+        self._parameters, self._all = parameters, list(range(len(models)))
+        self._device = models[0].device
+        self._layers = [
+            (bias.detach().unsqueeze(1), weight.detach().mT)
+            for weight, bias in zip(parameters[::2], parameters[1::2], strict=True)
+        ]
+        """[N, 1, outputs] and [N, inputs, outputs] of each layer, views of the same weights."""
+        self._memories = JointRollouts([model.memory for model in models])
         self._optimizer = StackedOptimizer(networks, [model.optimizer for model in models])
 
     def take_actions(self, states: Mapping[int, States]) -> dict[int, NDArray[np.int64]]:
         """What `take_action` of each of these models would give: one forward pass for all."""
-        models = {n: self._models[n] for n in states}
-        seen = np.stack([model.memory.current_state(states[n]) for n, model in models.items()])
-        with torch.inference_mode():
-            outputs = _forward(rows_of(self._parameters, list(states)), torch.from_numpy(seen))
+        models = [self._models[n] for n in states]
+        seen = np.stack(
+            [m.memory.current_state(its) for m, its in zip(models, states.values(), strict=True)]
+        )
+        outputs = self._answers(list(states), torch.from_numpy(seen).to(self._device)).cpu()
         fractions = torch.empty(seen.shape[:2])
-        for place, model in enumerate(models.values()):
-            torch.rand(seen.shape[1], generator=model.generator, out=fractions[place])
+        for model, its_fractions in zip(models, fractions.unbind(), strict=True):
+            torch.rand(seen.shape[1], generator=model.generator, out=its_fractions)
         actions, log_probs = choices_of(outputs.flatten(0, 1), fractions.flatten())
         actions, log_probs = actions.reshape(fractions.shape), log_probs.reshape(fractions.shape)
-        values = outputs[..., -1].numpy()
-        for place, model in enumerate(models.values()):
-            model.memory.expect(seen[place], log_probs[place], values[place])
+        self._memories.expect(list(states), (seen, log_probs, outputs[..., -1].numpy()))
         return dict(zip(states, actions, strict=True))
+
+    @torch.inference_mode()
+    def _answers(self, numbers: list[int], states: Tensor) -> Tensor:
+        """[N, B, A + 1] what the networks of these models say of `states` [N, B, inputs].
+
+        Of all of them, through views that were made once: torch takes 1 µs to make one.
+        """
+        if numbers != self._all:
+            return _forward(rows_of(self._parameters, numbers), states)
+        outputs = states
+        for layer, (bias, weight) in enumerate(self._layers):
+            outputs = torch.baddbmm(bias, outputs.relu_() if layer else outputs, weight)
+        return outputs
+
+    def remember(self, turn: Turn) -> None:
+        """What `memory.add` of each model would do, at once."""
+        self._memories.add(turn)
 
     def shares(self, lessons: Mapping[int, Lesson], *, workers: int = 1) -> list[dict[int, Lesson]]:
         """The lessons, in parts that `learn` is fastest with, for so many threads at once.
 
         Lessons of one length go together, as many as fill a processor's cache with their
-        minibatches: 16 models with minibatches of 800 took 1.2 times as long as one by one.
+        minibatches: 16 models with minibatches of 800 took 1.2 times as long as one by one. A GPU
+        takes all at once.
         """
         by_length: dict[int, list[int]] = {}
         for number, lesson in sorted(lessons.items()):
@@ -67,7 +93,10 @@ class PPOStack:
         shares = []
         for length, numbers in by_length.items():
             most = MOST_ROWS // min(length, self._models[0].config.minibatch)
-            shares += parts_of(numbers, most=max(most, 1), workers=workers)
+            if self._device.type == "cpu":
+                shares += parts_of(numbers, most=max(most, 1), workers=workers)
+            else:
+                shares.append(numbers)
         return [{number: lessons[number] for number in share} for share in shares]
 
     def learn(self, lessons: Mapping[int, Lesson]) -> dict[int, Figures | Failure]:
@@ -84,10 +113,12 @@ class PPOStack:
         losses = []
         failed: dict[int, Failure] = {}
         length = lengths.pop()
+        flat = Lesson(*(torch.cat(column) for column in zip(*lessons.values(), strict=True)))
+        flat, first = flat.to(self._device), length * torch.arange(len(numbers)).unsqueeze(1)
         with undone_by_errors(backups.values(), [models[n].generator for n in numbers]):
             for chosen in zip(*(models[n].shuffled(length) for n in numbers), strict=True):
-                parts = [lessons[n].part(part) for n, part in zip(numbers, chosen, strict=True)]
-                losses.append(self._step(numbers, parts, failed))
+                part = flat.part((torch.stack(chosen) + first).flatten())
+                losses.append(self._step(numbers, part, failed))
         for n in failed:
             backups[n].restore()
         means = {name: np.mean([step[name] for step in losses], axis=0) for name in losses[0]}
@@ -97,10 +128,14 @@ class PPOStack:
         }
 
     def _step(
-        self, numbers: list[int], parts: list[Lesson], failed: dict[int, Failure]
+        self, numbers: list[int], part: Lesson, failed: dict[int, Failure]
     ) -> dict[str, NDArray[np.float32]]:
-        """One gradient step of the models that have not failed; [N] losses by name."""
-        together = Lesson(*(torch.stack(column) for column in zip(*parts, strict=True)))
+        """One gradient step of the models that have not failed; [N] losses by name.
+
+        part: a minibatch of each model, one behind the other.
+        """
+        shape = (len(numbers), len(part.actions) // len(numbers))
+        together = Lesson(*(column.view(*shape, *column.shape[1:]) for column in part))
         rows = [row.requires_grad_() for row in rows_of(self._parameters, numbers)]
         config = self._models[0].config
         losses = clipped_losses(_forward(rows, together.states), together, config)
@@ -109,7 +144,7 @@ class PPOStack:
         failed |= failures_of(norms, numbers) | failed
         if len(failed) < len(numbers):
             self._optimizer.step(gradients, numbers, but=failed)
-        return {name: value.detach().numpy() for name, value in losses.items()}
+        return {name: value.detach().cpu().numpy() for name, value in losses.items()}
 
 
 def _forward(parameters: Sequence[Tensor], states: Tensor) -> Tensor:

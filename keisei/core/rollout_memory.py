@@ -93,6 +93,11 @@ class RolloutMemory:
         """
         self._expected = stacked, log_probs, values
 
+    @property
+    def expects(self) -> bool:
+        """Whether a turn has been announced that was not added yet."""
+        return self._expected is not None
+
     def add(
         self,
         states: NDArray[Any],
@@ -107,7 +112,7 @@ class RolloutMemory:
                 "a turn was added for which the model was not asked: call take_action before each"
             )
         if self.turns == len(self.actions):
-            self._grow()
+            self.grow()
         row = self.turns
         self.states[row], self.log_probs[row], self.values[row] = self._expected
         self.actions[row], self.rewards[row] = actions, rewards
@@ -118,7 +123,11 @@ class RolloutMemory:
         if self._earlier.shape[1]:
             self._earlier[:] = self._expected[0][:, self._size :]
             self._earlier[self._fresh] = 0
-        self._stored += int(np.count_nonzero(active))
+        self.count_turn(int(np.count_nonzero(active)))
+
+    def count_turn(self, active: int) -> None:
+        """A turn has been written, in which the agent acted in so many copies."""
+        self._stored += active
         self.turns += 1
         self._expected = None
 
@@ -130,16 +139,28 @@ class RolloutMemory:
         """Store turns of all copies, given as parts whose copies follow each other."""
         rows = slice(self.turns, self.turns + most_turns(parts))
         while rows.stop > len(self.actions):
-            self._grow()
+            self.grow()
         for name in self._layout:
             place_parts(name, parts, getattr(self, name)[rows])
         self._stored += int(np.count_nonzero(self.active[rows]))
         self.turns = rows.stop
 
-    def _grow(self) -> None:
+    def grow(self) -> None:
+        """Make room for twice as many turns."""
         for name in self._layout:
             array = getattr(self, name)
             setattr(self, name, np.concatenate([array, np.zeros_like(array)]))
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All there is room for, [T, B, ...] by name, and `fresh` and `earlier`, [B, ...]."""
+        arrays = {name: getattr(self, name) for name in self._layout}
+        return {**arrays, "earlier": self._earlier, "fresh": self._fresh}
+
+    def lie_in(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """From now on use these arrays, which hold what those of `arrays` do."""
+        for name in self._layout:
+            setattr(self, name, arrays[name])
+        self._earlier, self._fresh = arrays["earlier"], arrays["fresh"]
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Copies of all that the memory goes on from, by name."""
@@ -151,7 +172,7 @@ class RolloutMemory:
         self.clear()
         self.turns = len(arrays["actions"])
         while self.turns > len(self.actions):
-            self._grow()
+            self.grow()
         for name in self._layout:
             getattr(self, name)[: self.turns] = arrays[name]
         self._earlier[:], self._fresh[:] = arrays["earlier"], arrays["fresh"]

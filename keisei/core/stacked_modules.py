@@ -72,7 +72,7 @@ def rows_of(parameters: Sequence[Tensor], numbers: Sequence[int]) -> list[Tensor
     first, count = numbers[0], len(numbers)
     if list(numbers) == list(range(first, first + count)):
         return [parameter.detach()[first : first + count] for parameter in parameters]
-    chosen = torch.tensor(numbers)
+    chosen = torch.tensor(numbers, device=parameters[0].device)
     return [parameter.detach().index_select(0, chosen) for parameter in parameters]
 
 
@@ -176,7 +176,7 @@ def undone_by_errors(
 def _first_slots(parameter: nn.Parameter) -> dict[str, Tensor]:
     """What Adam keeps of a parameter before its first step."""
     return {
-        "step": torch.zeros(()),
+        "step": torch.zeros((), device=parameter.device),
         "exp_avg": torch.zeros_like(parameter),
         "exp_avg_sq": torch.zeros_like(parameter),
     }

@@ -21,11 +21,11 @@ _MODELS: dict[str, tuple[Any, Any]] = {
 MODEL_KINDS = tuple(_MODELS)
 
 
-def model_maker(kind: str, settings: Mapping[str, Any]) -> ModelMaker:
+def model_maker(kind: str, settings: Mapping[str, Any], *, device: str = "cpu") -> ModelMaker:
     """What makes a model of this kind, one of `MODEL_KINDS`, for each agent.
 
-    Settings that are left out have the defaults of the kind's config class. A ValueError says in
-    one sentence what is unknown or out of range.
+    Settings that are left out have the defaults of the kind's config class. device: where models
+    that learn compute. A ValueError says in one sentence what is unknown or out of range.
     """
     if kind not in _MODELS:
         raise ValueError(f"there is no model {kind!r}; there are {', '.join(MODEL_KINDS)}")
@@ -37,7 +37,7 @@ def model_maker(kind: str, settings: Mapping[str, Any]) -> ModelMaker:
             raise ValueError(f"the model {kind} has no setting {name!r}; it has {has}")
     maker: ModelMaker = model
     if config_class:
-        maker = partial(model, config=_checked(kind, config_class, settings))
+        maker = partial(model, config=_checked(kind, config_class, settings), device=device)
     return maker
 
 

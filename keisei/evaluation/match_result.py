@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from keisei.evaluation.players import NoMove
 from keisei.shogi.judging import Reason
 from keisei.shogi.notation.records import Ending, GameRecord, RecordedMove
 from keisei.shogi.pieces import BLACK
@@ -22,7 +23,8 @@ class PlayedGame:
     """The colour of the first of the two players: 0 black, 1 white."""
     winner: int | None
     """The colour that won, None for a draw."""
-    reason: Reason
+    reason: Reason | NoMove
+    """Why it ended: by the rules, or because the player whose turn it was made no legal move."""
 
     @property
     def outcome(self) -> Literal["win", "draw", "loss"]:
@@ -67,7 +69,10 @@ class Tally:
 
 @dataclass(frozen=True)
 class MatchResult:
-    """All games of a match: game 2k and game 2k + 1 have the same opening, colours exchanged."""
+    """The games of a match that are over, in the order of their numbers.
+
+    If all are, game 2k and game 2k + 1 have the same opening, colours exchanged.
+    """
 
     player: str
     opponent: str
@@ -81,9 +86,9 @@ class MatchResult:
         """The counts of the games in which the player had this colour."""
         return Tally.of(game for game in self.games if game.player_colour == colour)
 
-    def tally_by_reason(self) -> dict[Reason, Tally]:
+    def tally_by_reason(self) -> dict[Reason | NoMove, Tally]:
         """The counts of the games that ended for each reason, where any did."""
-        reasons = sorted({game.reason for game in self.games})
+        reasons = sorted({game.reason for game in self.games}, key=abs)
         return {
             reason: Tally.of(game for game in self.games if game.reason == reason)
             for reason in reasons
@@ -94,20 +99,25 @@ class MatchResult:
         return [len(game.moves) for game in self.games]
 
 
+def reason_text(reason: Reason | NoMove) -> str:
+    """The reason in words: `max moves`, `illegal move`."""
+    return reason.name.lower().replace("_", " ")
+
+
 def games_as_records(result: MatchResult) -> list[GameRecord]:
     """The games of a match in the form that `write_games` saves."""
-    return [_as_record(result, game) for game in result.games]
+    return [as_record(game, result.player, result.opponent) for game in result.games]
 
 
-def _as_record(result: MatchResult, game: PlayedGame) -> GameRecord:
-    names = (result.player, result.opponent)
-    if game.player_colour != BLACK:
-        names = (result.opponent, result.player)
+def as_record(game: PlayedGame, player: str, opponent: str) -> GameRecord:
+    """One game in the form that `write_games` saves."""
+    names = (player, opponent) if game.player_colour == BLACK else (opponent, player)
     return GameRecord(
         moves=[RecordedMove(move) for move in game.moves],
         headers=dict(zip(("black", "white"), names, strict=True)),
-        comment=f"The first {game.opening_plies} moves are a random opening.",
+        comment=f"The first {game.opening_plies} moves are the opening.",
         ending=_ending(game),
+        ending_comment=reason_text(game.reason) if isinstance(game.reason, NoMove) else "",
     )
 
 
@@ -119,10 +129,17 @@ def _ending(game: PlayedGame) -> Ending:
     return _ENDINGS[game.reason]
 
 
-_ENDINGS = {
+_ENDINGS: dict[Reason | NoMove, Ending] = {
     Reason.CHECKMATE: Ending.CHECKMATE,
     # Records have no word for it: who cannot move and is not in check gives up.
     Reason.NO_LEGAL_MOVES: Ending.RESIGN,
     Reason.REPETITION: Ending.REPETITION,
+    Reason.DECLARATION: Ending.DECLARATION_WIN,
     Reason.MAX_MOVES: Ending.MAX_MOVES,
+    NoMove.RESIGNS: Ending.RESIGN,
+    NoMove.FALSE_DECLARATION: Ending.FOUL_LOSS,
+    NoMove.ILLEGAL_MOVE: Ending.FOUL_LOSS,
+    NoMove.REFUSES_MOVE: Ending.FOUL_LOSS,
+    NoMove.CRASHED: Ending.FOUL_LOSS,
+    NoMove.SILENT: Ending.TIME_UP,
 }

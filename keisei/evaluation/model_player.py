@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 
 from keisei.core.ppo_agent import PPOAgent
 from keisei.evaluation.match import play_match
-from keisei.evaluation.match_result import MatchResult, games_as_records
-from keisei.evaluation.players import make_player
+from keisei.evaluation.match_result import games_as_records
+from keisei.evaluation.opponents import make_player
+from keisei.evaluation.players import close_player
 from keisei.evaluation.statistics import summary_line
 from keisei.shogi.vector_shogi import VectorShogi
 from keisei.training.evaluator import Evaluation
@@ -28,14 +29,14 @@ class ModelPlayer:
         ).actions
 
 
-def play_model(agent: PPOAgent, name: str, opponent: str, *, games: int, seed: int) -> MatchResult:
-    """A match between a model and a named opponent."""
-    return play_match(ModelPlayer(agent, name), make_player(opponent, seed), games=games, seed=seed)
-
-
 def evaluate_for_training(agent: PPOAgent, opponent: str, *, games: int, seed: int) -> Evaluation:
-    """The `Evaluator` of a training run."""
-    result = play_model(agent, "keisei", opponent, games=games + games % 2, seed=seed)
+    """The `Evaluator` of a training run; random openings."""
+    other = make_player(opponent, seed, agent.device)
+    try:
+        even = games + games % 2
+        result = play_match(ModelPlayer(agent, "keisei"), other, games=even, seed=seed)
+    finally:
+        close_player(other)
     tally = result.tally()
     return Evaluation(
         opponent=opponent,

@@ -1,8 +1,9 @@
-"""Who can play: what a player is, and two that need no training."""
+"""Who can play: what a player is, and those that need neither training nor a search."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from enum import IntEnum
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,16 +13,54 @@ from keisei.shogi.position import MAX_LEGAL_MOVES, new_games
 from keisei.shogi.vector_shogi import VectorShogi
 
 
+class NoMove(IntEnum):
+    """What a player may answer instead of an action, negative so that it is none.
+
+    Its game ends there and then. Who declares has won if the points of the 27-point rule suffice;
+    for everything else the game is lost, and this is the reason that is kept.
+    """
+
+    RESIGNS = -1
+    DECLARES = -2
+    FALSE_DECLARATION = -3
+    ILLEGAL_MOVE = -4
+    REFUSES_MOVE = -5
+    """It does not accept a legal move of the opponent."""
+    CRASHED = -6
+    SILENT = -7
+    """It did not answer in time."""
+
+
 class Player(Protocol):
     """Someone who plays many games at once."""
 
     name: str
 
     def choose(self, games: VectorShogi, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """[R] int64: a legal action for each of the given rows of the batch; changes no game.
+        """[R] int64: a legal action, or a `NoMove`, for each of the given rows; changes no game.
 
         rows: [R] int64, never empty. The player is to move in all of them.
         """
+
+
+@runtime_checkable
+class SeatedPlayer(Player, Protocol):
+    """A player with processes of its own: it thinks beside its opponent, and must be closed."""
+
+    seats: int | None
+    """So many games it plays side by side at most; None if that does not matter to it."""
+
+    def think(self, games: VectorShogi, rows: NDArray[np.int64]) -> None:
+        """Begin to think about rows that `choose` will be asked about before any game changes."""
+
+    def close(self) -> None:
+        """End its processes."""
+
+
+def close_player(player: Player) -> None:
+    """End the processes of a player that has any."""
+    if isinstance(player, SeatedPlayer):
+        player.close()
 
 
 class RandomPlayer:
@@ -67,11 +106,34 @@ class GreedyPlayer:
         return actions
 
 
-_PLAYERS = {player.name: player for player in (RandomPlayer, GreedyPlayer)}
+class MixPlayer:
+    """Another player with a given probability for each move, else a random legal move."""
 
+    def __init__(self, probability: float, other: Player, seed: int) -> None:
+        self.name = f"mix:{probability:g}:{other.name}"
+        self.seats = other.seats if isinstance(other, SeatedPlayer) else None
+        self._probability = probability
+        self._other = other
+        self._chance = RandomPlayer(seed)
+        self._random = np.random.default_rng([seed, 1])
+        self._asks_other: NDArray[np.bool_] | None = None
 
-def make_player(name: str, seed: int) -> Player:
-    """The untrained player of that name."""
-    if name not in _PLAYERS:
-        raise ValueError(f"unknown player {name!r}; use {' or '.join(_PLAYERS)}")
-    return _PLAYERS[name](seed)
+    def think(self, games: VectorShogi, rows: NDArray[np.int64]) -> None:
+        """Decide whose moves these will be, so that the other player can begin to think."""
+        self._asks_other = self._random.random(len(rows)) < self._probability
+        if isinstance(self._other, SeatedPlayer) and self._asks_other.any():
+            self._other.think(games, rows[self._asks_other])
+
+    def choose(self, games: VectorShogi, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """[R] int64: what the other player chooses, or a random legal action."""
+        if self._asks_other is None:
+            self.think(games, rows)
+        asks_other, self._asks_other = self._asks_other, None
+        actions = self._chance.choose(games, rows)
+        if asks_other is not None and asks_other.any():
+            actions[asks_other] = self._other.choose(games, rows[asks_other])
+        return actions
+
+    def close(self) -> None:
+        """End the other player's processes."""
+        close_player(self._other)

@@ -6,7 +6,7 @@ import math
 from statistics import mean, median
 from typing import Any, NamedTuple
 
-from keisei.evaluation.match_result import MatchResult, Tally
+from keisei.evaluation.match_result import MatchResult, Tally, reason_text
 from keisei.shogi.pieces import BLACK, WHITE
 
 Z_95 = 1.959963984540054
@@ -83,7 +83,7 @@ def summary_text(result: MatchResult) -> str:
     for colour, name in ((BLACK, "black"), (WHITE, "white")):
         lines.append(f"as {name}: {_row(result.tally_of_colour(colour))}")
     for reason, tally in result.tally_by_reason().items():
-        lines.append(f"by {reason.name.lower().replace('_', ' ')}: {_row(tally)}")
+        lines.append(f"by {reason_text(reason)}: {_row(tally)}")
     return "\n".join(lines)
 
 

@@ -7,11 +7,12 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from keisei.gridworld.joint_turn import Turn
 from keisei.gridworld.model import Model, States
 from keisei.gridworld.stack import Failure, Figures, LearningModel, Stack
 
@@ -24,17 +25,34 @@ The same for any number of threads, so that this number changes no bit of what i
 _SWITCH_SECONDS = 0.0005
 Outcome = Figures | Failure
 Outcomes = dict[int, Outcome]
+Alone = Callable[[int, Any, Any], Figures]
+"""How an agent that computes by itself learns: by its number, its model and its lesson."""
+
+
+class Job(NamedTuple):
+    """What one thread does at once: the lessons of some agents."""
+
+    numbers: tuple[int, ...]
+    learn: Callable[[], Outcomes]
+
+
+def learn_here(number: int, model: Any, lesson: Any) -> Figures:
+    """In the thread that asks."""
+    figures: Figures = model.learn(lesson)
+    return figures
 
 
 class AgentStacks:
     """Models by the numbers of their agents; each stack holds those of one architecture.
 
     Agents whose models cannot be stacked, or that are alone of their kind, compute by themselves;
-    all do if not `stacked`.
+    all do if not `stacked`. alone: how such agents learn.
     """
 
-    def __init__(self, models: Mapping[int, Model], *, stacked: bool = True) -> None:
-        self._models = dict(models)
+    def __init__(
+        self, models: Mapping[int, Model], *, stacked: bool = True, alone: Alone = learn_here
+    ) -> None:
+        self._models, self._alone = dict(models), alone
         self._stacks: list[tuple[Stack, list[int]]] = []
         for numbers in _groups(models) if stacked else []:
             first: Any = models[numbers[0]]
@@ -53,6 +71,14 @@ class AgentStacks:
             actions[number] = self._models[number].take_action(states[number])
         return actions
 
+    def remember(self, turn: Turn) -> None:
+        """Have all agents remember one turn, each what it did itself; one call for each stack."""
+        for stack, numbers in self._stacks:
+            stack.remember(turn.of(numbers))
+        for number in self._models.keys() - self._stacked:
+            its_turn: list[Any] = [part[number] for part in turn]
+            self._models[number].memory.add(*its_turn)
+
     def learn(
         self, lessons: Mapping[int, Any], pool: Executor | None = None, *, stacked: bool = True
     ) -> Outcomes:
@@ -60,30 +86,57 @@ class AgentStacks:
 
         stacked: those in a stack learn together, else one by one.
         """
-        together = {n: lessons[n] for n in lessons if stacked and n in self._stacked}
-        alone = {n: lessons[n] for n in lessons if n not in together}
-        jobs = [*self._stacked_jobs(together), *self._single_jobs(alone)]
+        jobs = self.jobs(lessons, stacked=stacked)
         if pool is None or len(jobs) < 2:
-            done = [job() for job in jobs]
+            done = [job.learn() for job in jobs]
         else:
             with quick_switching():
-                done = [future.result() for future in [pool.submit(job) for job in jobs]]
+                done = [future.result() for future in [pool.submit(job.learn) for job in jobs]]
         return {number: outcome for outcomes in done for number, outcome in outcomes.items()}
 
-    def _stacked_jobs(self, lessons: Mapping[int, Any]) -> list[Callable[[], Outcomes]]:
+    def jobs(self, lessons: Mapping[int, Any], *, stacked: bool = True) -> list[Job]:
+        """What has to be done for these agents to learn; threads may take different jobs."""
+        together = {n: lessons[n] for n in lessons if stacked and n in self._stacked}
+        alone = {n: lessons[n] for n in lessons if n not in together}
+        return [*self._stacked_jobs(together), *self._single_jobs(alone)]
+
+    def _stacked_jobs(self, lessons: Mapping[int, Any]) -> list[Job]:
         jobs = []
         for stack, numbers in self._stacks:
             within = {row: lessons[n] for row, n in enumerate(numbers) if n in lessons}
-            models = [self._models[number] for number in numbers]
             for share in stack.shares(within, workers=THREADS_TO_FEED):
                 if len(share) == 1:
                     jobs += self._single_jobs({numbers[row]: share[row] for row in share})
                 else:
-                    jobs.append(_stacked_job(stack, numbers, models, share))
+                    jobs.append(self._stacked_job(stack, numbers, share))
         return jobs
 
-    def _single_jobs(self, lessons: Mapping[int, Any]) -> list[Callable[[], Outcomes]]:
-        return [_single_job(self._models[n], n, lesson) for n, lesson in lessons.items()]
+    def _stacked_job(self, stack: Stack, numbers: Sequence[int], share: Mapping[int, Any]) -> Job:
+        """Those of a share learn together; if that fails, each by itself: one is to blame."""
+
+        def learn() -> Outcomes:
+            try:
+                return {numbers[row]: outcome for row, outcome in stack.learn(share).items()}
+            except Exception:
+                _LOG.warning("learning together failed; each by itself instead", exc_info=True)
+                alone = self._single_jobs({numbers[row]: share[row] for row in share})
+                return {number: outcome for job in alone for number, outcome in job.learn().items()}
+
+        return Job(tuple(numbers[row] for row in share), learn)
+
+    def _single_jobs(self, lessons: Mapping[int, Any]) -> list[Job]:
+        return [self._single_job(number, lesson) for number, lesson in lessons.items()]
+
+    def _single_job(self, number: int, lesson: Any) -> Job:
+        model = self._models[number]
+
+        def learn() -> Outcomes:
+            try:
+                return {number: self._alone(number, model, lesson)}
+            except Exception as error:  # one agent's fault is not another's
+                return {number: Failure.of(error)}
+
+        return Job((number,), learn)
 
 
 @contextmanager
@@ -109,29 +162,3 @@ def _groups(models: Mapping[int, Model]) -> list[list[int]]:
         if key is not None:
             by_key.setdefault(key, []).append(number)
     return [numbers for numbers in by_key.values() if len(numbers) > 1]
-
-
-def _stacked_job(
-    stack: Stack, numbers: Sequence[int], models: Sequence[Any], share: Mapping[int, Any]
-) -> Callable[[], Outcomes]:
-    """Those of a share learn together; if that fails, each by itself: one of them is to blame."""
-
-    def job() -> Outcomes:
-        try:
-            return {numbers[row]: outcome for row, outcome in stack.learn(share).items()}
-        except Exception:
-            _LOG.warning("learning together failed; each by itself instead", exc_info=True)
-            alone = [_single_job(models[row], numbers[row], share[row]) for row in share]
-            return {number: outcome for job in alone for number, outcome in job().items()}
-
-    return job
-
-
-def _single_job(model: Any, number: int, lesson: Any) -> Callable[[], Outcomes]:
-    def job() -> Outcomes:
-        try:
-            return {number: model.learn(lesson)}
-        except Exception as error:  # one agent's fault is not another's
-            return {number: Failure.of(error)}
-
-    return job

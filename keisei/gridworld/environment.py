@@ -132,10 +132,8 @@ class Environment(Game):
         """Things change by themselves, then the agents look, decide and act."""
         self.begin_turn()
         if self.observe == "together":
-            states = [agent.pov(self.world) for agent in self.agents]
-            actions = self.decide(states)
-            for agent, state, action in zip(self.agents, states, actions, strict=True):
-                self.execute(agent, state, action)
+            states = self.look()
+            self.carry_out(states, self.decide(states))
         else:
             for agent in self.agents:
                 if self.active[agent.number].any():
@@ -148,7 +146,11 @@ class Environment(Game):
         for kind in self._changing:
             kind.transition(self.world, self.world.cells(kind))
 
-    def decide(self, states: list[States]) -> list[NDArray[np.int64]]:
+    def look(self) -> Sequence[States]:
+        """What each agent observes now."""
+        return [agent.pov(self.world) for agent in self.agents]
+
+    def decide(self, states: Sequence[States]) -> Sequence[NDArray[np.int64]]:
         """What each agent wants to do, given what it observed; one that is done is not asked."""
         idle = np.zeros(self.world.copies, np.int64)
         return [
@@ -156,13 +158,18 @@ class Environment(Game):
             for agent in self.agents
         ]
 
+    def carry_out(self, states: Sequence[States], actions: Sequence[NDArray[np.int64]]) -> None:
+        """Have all agents act on what they decided, in their order."""
+        for agent, state, action in zip(self.agents, states, actions, strict=True):
+            self.execute(agent, state, action)
+
     def execute(self, agent: Agent, state: States, action: NDArray[np.int64]) -> None:
         """Have an agent act on what it decided, and remember the turn."""
         world, active = self.world, self.active[agent.number]
         if not active.any():
             return
         self.steps += int(np.count_nonzero(active))
-        self._check_action(agent, action)
+        self.check_action(agent, action)
         reward = self._checked(agent, "act", self._act(agent, action, active), np.float32)
         reward = np.where(active, reward, np.float32(0))
         self.rewards[agent.number] += reward
@@ -187,7 +194,7 @@ class Environment(Game):
         present[resting] = True
         return reward
 
-    def _check_action(self, agent: Agent, action: Any) -> None:
+    def check_action(self, agent: Agent, action: Any) -> None:
         """Refuse what a compiled loop would take for another action, or read beyond its end."""
         count = len(agent.action_spec)
         if not (isinstance(action, np.ndarray) and action.dtype == np.int64):

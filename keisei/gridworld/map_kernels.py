@@ -37,25 +37,59 @@ def walk(kinds, layer, rows, columns, facing, present, headings, passable, value
     """Move one agent in every copy, as far as the map lets it.
 
     kinds: [B, H, W, layers]; rows, columns, facing, present, rewards: [B]; headings: [B], a
-    direction or -1 to stay; passable, values: of each kind. It turns where it wants to go and is
-    rewarded with the value of what is there, even if that stops it.
+    direction or -1 to stay; passable, values: of each kind.
+    """
+    for copy in range(len(rows)):
+        rewards[copy] = walk_once(
+            kinds, layer, copy, rows, columns, facing, present, headings[copy], passable, values
+        )
+
+
+@kernel(entry=True)
+def walk_all(
+    kinds, layers, rows, columns, facing, present, headings, actions, passable, values, rewards
+):
+    """Move all agents in every copy, one after the other: as `walk` for each.
+
+    layers: [N]; headings: [N, A] of each agent's actions; rows to present, actions and rewards:
+    [N, B].
+    """
+    for number in range(len(rows)):
+        for copy in range(rows.shape[1]):
+            rewards[number, copy] = walk_once(
+                kinds,
+                layers[number],
+                copy,
+                rows[number],
+                columns[number],
+                facing[number],
+                present[number],
+                headings[number, actions[number, copy]],
+                passable,
+                values,
+            )
+
+
+@kernel
+def walk_once(kinds, layer, copy, rows, columns, facing, present, heading, passable, values):
+    """Move an agent in one copy; what it gets.
+
+    It turns where it wants to go and is rewarded with the value of what is there, even if that
+    stops it.
     """
     _, height, width, _ = kinds.shape
-    for copy in range(len(rows)):
-        rewards[copy] = 0.0
-        heading = headings[copy]
-        if heading < 0 or not present[copy]:
-            continue
-        facing[copy] = heading
-        row, column = rows[copy] + ROW_STEPS[heading], columns[copy] + COLUMN_STEPS[heading]
-        if row < 0 or row >= height or column < 0 or column >= width:
-            continue
-        target = kinds[copy, row, column, layer]
-        rewards[copy] = values[target]
-        if passable[target]:
-            kinds[copy, row, column, layer] = kinds[copy, rows[copy], columns[copy], layer]
-            kinds[copy, rows[copy], columns[copy], layer] = 0
-            rows[copy], columns[copy] = row, column
+    if heading < 0 or not present[copy]:
+        return np.float32(0.0)
+    facing[copy] = heading
+    row, column = rows[copy] + ROW_STEPS[heading], columns[copy] + COLUMN_STEPS[heading]
+    if row < 0 or row >= height or column < 0 or column >= width:
+        return np.float32(0.0)
+    target = kinds[copy, row, column, layer]
+    if passable[target]:
+        kinds[copy, row, column, layer] = kinds[copy, rows[copy], columns[copy], layer]
+        kinds[copy, rows[copy], columns[copy], layer] = 0
+        rows[copy], columns[copy] = row, column
+    return values[target]
 
 
 @kernel(entry=True)
@@ -81,6 +115,15 @@ def count_in_windows(kinds, rows, columns, radius, channels, outside, seen):
                     channel = channels[kinds[copy, row, column, layer]]
                     if channel >= 0:
                         seen[copy, channel * window * window + place] += 1
+
+
+@kernel(entry=True)
+def count_in_all_windows(kinds, rows, columns, radius, channels, outside, seen):
+    """As `count_in_windows` for N agents at once; rows, columns: [N, B]; seen: [N, B, ...]."""
+    for number in range(len(rows)):
+        count_in_windows(
+            kinds, rows[number], columns[number], radius, channels, outside, seen[number]
+        )
 
 
 @kernel(entry=True)

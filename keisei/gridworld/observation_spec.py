@@ -10,7 +10,11 @@ from numpy.typing import NDArray
 
 from keisei.gridworld.entity import Entity
 from keisei.gridworld.errors import WorldError
-from keisei.gridworld.map_kernels import colour_windows, count_in_windows
+from keisei.gridworld.map_kernels import (
+    colour_windows,
+    count_in_all_windows,
+    count_in_windows,
+)
 
 if TYPE_CHECKING:
     from keisei.gridworld.agent import Agent
@@ -81,8 +85,27 @@ class ObservationSpec:
             seen[:, : self._pixels] = self._whole_map(world)
         else:
             self._look_around(world, agent, seen)
+        self._add_features(world, agent, seen)
+        return seen
+
+    def observe_all(self, world: World, agents: Sequence[Agent]) -> NDArray[np.float32]:
+        """[N, B, *shape] what `observe` gives for each of these agents."""
+        if self._radius is None or self._form != "one_hot":
+            return np.stack([self.observe(world, agent) for agent in agents])
+        seen = np.zeros((len(agents), world.copies, *self.shape), np.float32)
+        places, rows, columns = world.agents, world.agents.rows, world.agents.columns
+        numbers = [agent.number for agent in agents]
+        if numbers != list(range(len(places))):
+            rows, columns = rows[numbers], columns[numbers]
+        where = (world.map, rows, columns, self._radius)
+        count_in_all_windows(*where, self._channels, self._outside, seen)
+        for agent, its_view in zip(agents, seen, strict=True):
+            self._add_features(world, agent, its_view)
+        return seen
+
+    def _add_features(self, world: World, agent: Agent, seen: NDArray[np.float32]) -> None:
         if self._features is None:
-            return seen
+            return
         features = np.asarray(self._features(world, agent), np.float32)
         if features.shape != (world.copies, self._feature_count):
             raise WorldError(
@@ -90,7 +113,6 @@ class ObservationSpec:
                 f"{self._feature_count}], and they are {list(features.shape)}."
             )
         seen[:, self._pixels :] = features
-        return seen
 
     def _look_around(self, world: World, agent: Agent, seen: NDArray[np.float32]) -> None:
         places, number = world.agents, agent.number

@@ -7,34 +7,34 @@ speed comes from doing the same work at once.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from keisei.gridworld.agent import Agent
-from keisei.gridworld.agent_stacks import AgentStacks, Outcome, Outcomes
-from keisei.gridworld.async_learner import AsyncLearner
+from keisei.gridworld.agent import UNNUMBERED, Agent
+from keisei.gridworld.cells import Cells
 from keisei.gridworld.environment import Environment
 from keisei.gridworld.errors import WorldError
 from keisei.gridworld.game import EpochResult
-from keisei.gridworld.model import States
+from keisei.gridworld.joint_turn import JointTurn
+from keisei.gridworld.model import Model, States
+from keisei.gridworld.parallel_lessons import ParallelLessons
+from keisei.gridworld.parallel_pauses import Pauses
+from keisei.gridworld.parallel_pool import LessonPool, Recipe
 from keisei.gridworld.parallel_settings import ParallelSettings
-from keisei.gridworld.spans import NoTimeline, TimelineLike, TimelineMaker
-from keisei.gridworld.stack import Failure, Figures, LearningModel
-from keisei.prefixed_names import below
+from keisei.gridworld.spans import TimelineLike, TimelineMaker
 
 _LOG = logging.getLogger(__name__)
-_LONGEST_REST = 64
-"""Epochs that an agent whose training fails again and again rests at most."""
 
 
 class ParallelEnvironment(Environment):
     """What a game becomes with `in_parallel`; `parallel` says what is done at the same time.
 
-    on_news: told, with the traceback, when the training of an agent fails.
+    on_news: told, with the traceback, when the training of an agent fails. lesson_pool: processes
+    in which models that cannot be stacked learn, and which `close` ends.
     """
 
     def __init__(
@@ -42,6 +42,7 @@ class ParallelEnvironment(Environment):
         *arguments: Any,
         parallel: ParallelSettings | None = None,
         on_news: Callable[[str], None] = _LOG.warning,
+        lesson_pool: LessonPool | None = None,
         **settings: Any,
     ) -> None:
         self.parallel = parallel or ParallelSettings()
@@ -50,33 +51,40 @@ class ParallelEnvironment(Environment):
             raise WorldError(
                 "parallel_actions needs observe: together, where all look before any acts."
             )
-        self._timeline: TimelineLike = NoTimeline("environment")
-        self._make_timeline: TimelineMaker = NoTimeline
+        self._made: list[tuple[Model, Recipe]] = []
         super().__init__(*arguments, **settings)
+        self._joint = JointTurn(self)
         self.on_news = on_news
-        self.failures = [0 for _ in self.agents]
-        """[N] how often in a row the training of each agent has failed."""
-        self._rests_until = [0 for _ in self.agents]
-        self._pool = self._make_pool()
-        self._learner: AsyncLearner | None = None
-        self._figures: list[dict[str, float]] = [{} for _ in self.agents]
-        self._learned_epoch = [0 for _ in self.agents]
-        self._taught_epoch = 0
-        self._owed_epochs = self._owed_steps = 0
-        self.collected_steps = self.learned_steps = 0
-        """Agent-steps that were collected for a learner beside, and that it learned from."""
-        self._make_stacks()
+        self._agent_steps = np.zeros(len(self.agents), np.int64)
+        self.lessons = ParallelLessons(
+            [agent.model for agent in self.agents],
+            self.parallel,
+            tell=self._tell,
+            recipes=self._recipes(),
+            lesson_pool=lesson_pool,
+        )
 
-    def _make_pool(self) -> ThreadPoolExecutor | None:
-        parallel = self.parallel
-        threads = parallel.threads if parallel.wants("parallel_training") else 1
-        return ThreadPoolExecutor(threads, "training") if threads > 1 else None
+    def _tell(self, text: str) -> None:
+        self.on_news(text)  # as it is now: a run sets another
 
-    def _make_stacks(self) -> None:
-        """Stack the models as they are now: to be called when they have been loaded."""
-        models = {agent.number: agent.model for agent in self.agents}
-        switches = ("parallel_actions", "parallel_training")
-        self._stacks = AgentStacks(models, stacked=any(map(self.parallel.wants, switches)))
+    def new_model(self, spec: Any, actions: int) -> Model:
+        """As in any game; how it was made is kept, for a process to make another."""
+        model = super().new_model(spec, actions)
+        seed = self._models_made  # any: what it goes on from is loaded
+        recipe = partial(
+            self._make_model, tuple(spec.shape), actions, copies=self.world.copies, seed=seed
+        )
+        self._made.append((model, recipe))
+        return model
+
+    def _recipes(self) -> dict[int, Recipe]:
+        """By the numbers of the agents."""
+        return {
+            agent.number: recipe
+            for agent in self.agents
+            for model, recipe in self._made
+            if model is agent.model
+        }
 
     def __enter__(self) -> ParallelEnvironment:
         return self
@@ -85,41 +93,85 @@ class ParallelEnvironment(Environment):
         self.close()
 
     def close(self) -> None:
-        """Finish the last lesson, give the agents what they learned, and end all threads."""
-        self._end_learner()
-        if self._pool is not None:
-            self._pool.shutdown()
-            self._pool = None
+        """Finish the last lesson, give the agents what they learned, and end all threads.
 
-    def _end_learner(self) -> None:
-        learner, self._learner = self._learner, None
-        if learner is not None:
-            learner.close()
-            self._take_over(learner.deliver())
+        Lessons that hang are waited for as long as `lesson_timeout` says, each. More epochs can be
+        run: twins and their moments are kept.
+        """
+        self.lessons.close(self.epoch)
 
     def trace_with(self, timeline: TimelineLike, make_timeline: TimelineMaker) -> None:
-        """Write to this timeline, which is not closed here, and one of the learner's thread."""
-        self._timeline, self._make_timeline = timeline, make_timeline
+        """Write to this timeline, which is not closed here, and one of each learner's thread."""
+        self.lessons.pauses.timeline, self.lessons.make_timeline = timeline, make_timeline
+
+    # What there is to know
+
+    @property
+    def failures(self) -> list[int]:
+        """[N] how often in a row the training of each agent has failed."""
+        return [record.failures for record in self.lessons.records]
+
+    @property
+    def collected_steps(self) -> int:
+        """Agent-steps that were collected for a learner beside."""
+        return self.lessons.collected_steps
+
+    @property
+    def learned_steps(self) -> int:
+        """Agent-steps that a learner beside has learned from."""
+        return self.lessons.learned_steps
+
+    @property
+    def pauses(self) -> Pauses:
+        """How long the collection stood still for the learner beside it."""
+        return self.lessons.pauses
+
+    def counts(self) -> dict[str, float]:
+        """As of any game; with a learner beside also how long it held up the collection."""
+        return {**super().counts(), **self.pauses.figures()}
 
     # Acting
 
-    def decide(self, states: list[States]) -> list[NDArray[np.int64]]:
+    def play_epoch(self, watch: Callable[[Any], None] | None = None) -> None:
+        """As in any game. A learner beside is made before there are memories to copy."""
+        if self.parallel.wants("async_learning"):
+            self.lessons.get_learner()
+        super().play_epoch(watch)
+
+    def reset(self) -> None:
+        """Set the world up anew, and the agents in it."""
+        super().reset()
+        self._agent_steps = np.zeros(len(self.agents), np.int64)
+
+    def look(self) -> Sequence[States]:
+        """What each agent observes now: in one call for those that look alike."""
+        return self._joint.look() if self.parallel.wants("parallel_actions") else super().look()
+
+    def decide(self, states: Sequence[States]) -> Sequence[NDArray[np.int64]]:
         """What each agent wants to do: in one pass for all that can act and are alike."""
         idle = np.zeros(self.world.copies, np.int64)
-        asked = [agent for agent in self.agents if self.active[agent.number].any()]
+        goes_on: NDArray[np.bool_] = np.asarray(self.active.any(axis=1))
+        asked = [agent for agent in self.agents if goes_on[agent.number]]
         together = {}
         if self.parallel.wants("parallel_actions"):
             together = {a.number: states[a.number] for a in asked if _asks_its_model(a)}
-        actions = self._stacks.take_actions(together)
+        actions = self.lessons.stacks.take_actions(together)
         for agent in asked:
             if agent.number not in actions:
                 actions[agent.number] = agent.get_action(states[agent.number])
         return [actions.get(agent.number, idle) for agent in self.agents]
 
+    def carry_out(self, states: Sequence[States], actions: Sequence[NDArray[np.int64]]) -> None:
+        """Have all agents act, in their order: in one call where all that they do is to walk."""
+        if self.parallel.wants("parallel_actions") and self._joint.can_walk():
+            self.lessons.stacks.remember(self._joint.walk(states, actions))
+        else:
+            super().carry_out(states, actions)
+
     def begin_turn(self) -> None:
         """As in any game; weights that have become ready are taken up first."""
-        if self._learner is not None and not self.parallel.repeatable:
-            self._take_over(self._learner.deliver())
+        self.lessons.take_over_if_ready(self.epoch)
+        self._agent_steps += np.count_nonzero(self.active, axis=1)
         super().begin_turn()
 
     # Learning
@@ -128,133 +180,18 @@ class ParallelEnvironment(Environment):
         """Have the agents that are due learn, here or beside; the newest figures of each."""
         if not self.parallel.enabled:
             return super().train(train_steps)
-        if self.parallel.async_learning:
-            self._teach_beside(train_steps)
-        else:
-            with self._timeline.span("learn"):
-                lessons, stacked = self._draw_lessons(train_steps), self.parallel.parallel_training
-                self._taught_epoch = self.epoch
-                self._take_over(self._stacks.learn(lessons, self._pool, stacked=stacked))
-            self._train_others(train_steps)
-        return [
-            {**figures, "staleness": float(self._staleness(number))} if figures else {}
-            for number, figures in enumerate(self._figures)
-        ]
+        return self.lessons.train(self.epoch, train_steps, self._steps_by_agent())
 
-    def _staleness(self, number: int) -> int:
-        """How many epochs old what the agent's weights have learned from is."""
-        return self.epoch - self._learned_epoch[number]
-
-    def _draw_lessons(self, train_steps: int) -> dict[int, Any]:
-        """What the agents that are due learn from."""
-        lessons = {}
-        for agent in self.agents:
-            model, number = agent.model, agent.number
-            if not isinstance(model, LearningModel):
-                continue
-            try:
-                lesson = model.draw_lesson(train_steps)
-            except Exception as error:
-                if not self._rests(number):
-                    self._rest(number, Failure.of(error), self.epoch + 1)
-                continue
-            if lesson is not None and not self._rests(number):
-                lessons[number] = lesson
-        return lessons
-
-    def _rests(self, number: int) -> bool:
-        """Whether an agent is left alone because its training has failed."""
-        return self.epoch < self._rests_until[number]
-
-    def _teach_beside(self, train_steps: int) -> None:
-        """Hand over the next lessons, if it is time and the learner has done the last ones."""
-        learner = self._get_learner()
-        self._train_others(train_steps)
-        self._take_over(learner.deliver(wait=self.parallel.repeatable))
-        self._owed_epochs += 1
-        self._owed_steps += self.steps
-        self.collected_steps += self.steps
-        if self._owed_epochs >= self.parallel.train_interval and not learner.busy:
-            self._teach(learner, train_steps)
-        elif self._owed_epochs >= self.parallel.backlog:
-            self._draw_lessons(train_steps)
-            self._owed_epochs = self._owed_steps = 0
-
-    def _teach(self, learner: AsyncLearner, train_steps: int) -> None:
-        """Hand over all that was collected since the last lesson."""
-        with self._timeline.span("snapshot"):
-            lessons = self._draw_lessons(train_steps * self._owed_epochs)
-        self._taught_epoch = self.epoch
-        if lessons:
-            learner.teach(lessons, self.epoch)
-            self.learned_steps += self._owed_steps
-        self._owed_epochs = self._owed_steps = 0
+    def _steps_by_agent(self) -> list[int]:
+        """[N] of this epoch. Of one that was played elsewhere only the sum is known."""
+        if self._agent_steps.sum() == self.steps:
+            return [int(steps) for steps in self._agent_steps]
+        share, rest = divmod(self.steps, len(self.agents))
+        return [share + (number < rest) for number in range(len(self.agents))]
 
     def finish_lessons(self, train_steps: int = 1) -> None:
         """Wait until all that was collected is learned, and give the agents what they learned."""
-        learner = self._learner
-        if learner is None:
-            return
-        self._take_over(learner.deliver(wait=True))
-        if self._owed_epochs:
-            self._teach(learner, train_steps)
-            self._take_over(learner.deliver(wait=True))
-
-    def _get_learner(self) -> AsyncLearner:
-        if self._learner is None:
-            learning = {
-                agent.number: agent.model
-                for agent in self.agents
-                if isinstance(agent.model, LearningModel)
-            }
-            self._learner = AsyncLearner(
-                learning,
-                stacked=self.parallel.parallel_training,
-                pool=self._pool,
-                inline=self.parallel.debug_serial,
-                make_timeline=self._make_timeline,
-            )
-        return self._learner
-
-    def _train_others(self, train_steps: int) -> None:
-        """Train the models whose learning cannot be taken apart, one after the other."""
-        for agent in self.agents:
-            number = agent.number
-            if isinstance(agent.model, LearningModel) or self._rests(number):
-                continue
-            figures: Figures = {}
-            try:
-                for _ in range(train_steps):
-                    figures = agent.model.train_step() or figures
-            except Exception as error:
-                self._rest(number, Failure.of(error), self.epoch + 1)
-                continue
-            if figures:
-                self._note_lesson(number, figures, self.epoch)
-
-    def _take_over(self, outcomes: Outcomes) -> None:
-        """Note what became of each agent's lesson."""
-        for number, outcome in outcomes.items():
-            if isinstance(outcome, Failure):
-                self._rest(number, outcome, max(self._taught_epoch + 1, self.epoch))
-            else:
-                self._note_lesson(number, outcome, self._taught_epoch)
-
-    def _note_lesson(self, number: int, figures: Figures, epoch: int) -> None:
-        """Note that an agent has learned from what was played up to this epoch."""
-        self.failures[number] = 0
-        self._figures[number] = figures
-        self._learned_epoch[number] = epoch
-
-    def _rest(self, number: int, failure: Failure, from_epoch: int) -> None:
-        """Leave an agent's training alone for a while, twice as long each time in a row."""
-        self.failures[number] += 1
-        rest = min(2 ** (self.failures[number] - 1), _LONGEST_REST)
-        self._rests_until[number] = from_epoch + rest
-        self.on_news(
-            f"The training of agent {number} failed ({failure.reason}): it keeps its weights and "
-            f"rests, {rest} epoch{'s' * (rest > 1)} long.\n{failure.traceback}".rstrip()
-        )
+        self.lessons.finish(self.epoch, train_steps)
 
     def run_experiment_parallel(
         self,
@@ -269,63 +206,83 @@ class ParallelEnvironment(Environment):
         self.finish_lessons(train_steps)
         return results
 
+    # Coming and going
+
+    def add_agent(self, agent: Agent, where: Cells | None = None) -> None:
+        """Have one more agent, the last in order; between two turns or epochs.
+
+        where: at most one cell of each copy, where it begins at once. Else, and in other copies, it
+        begins with the next epoch.
+        """
+        if agent.number != UNNUMBERED:
+            raise WorldError(f"This agent is in a game already, as agent {agent.number}.")
+        self._change_agents([*self.agents, agent])
+        self.active[agent.number] = False
+        agent.reset()
+        if where is not None:
+            agent.put(self.world, where)
+            self.active[agent.number, where.copies] = True
+            agent.model.start_epoch_action(self.epoch)
+
+    def remove_agent(self, number: int) -> Agent:
+        """Take an agent out of the game, between two turns or epochs; those behind it move up.
+
+        What it was learning is finished first.
+        """
+        if not 0 <= number < len(self.agents):
+            raise WorldError(f"There is no agent {number}: there are 0 to {len(self.agents) - 1}.")
+        if len(self.agents) == 1:
+            raise WorldError("A game has at least one agent: the last one cannot be removed.")
+        agent = self.agents[number]
+        agent.leave(self.world, np.arange(self.world.copies))
+        self._change_agents([*self.agents[:number], *self.agents[number + 1 :]])
+        agent.number = UNNUMBERED
+        return agent
+
+    def _change_agents(self, agents: Sequence[Agent]) -> None:
+        """Number these agents, with all that is kept of those who were there before."""
+        before = {now: a.number for now, a in enumerate(agents) if a.number != UNNUMBERED}
+        places, shape = self.world.agents, (len(agents), self.world.copies)
+        try:
+            self.agents = self._numbered(list(agents))
+        except WorldError:
+            self.world.agents = places
+            for number, agent in enumerate(agents):
+                agent.number = before.get(number, UNNUMBERED)
+            raise
+        now, then = list(before), list(before.values())
+        for name in ("rows", "columns", "facing", "present"):
+            getattr(self.world.agents, name)[now] = getattr(places, name)[then]
+        rewards, active, steps = self.rewards, self.active, self._agent_steps
+        self.rewards, self.active = np.zeros(shape), np.zeros(shape, np.bool_)
+        self._agent_steps = np.zeros(len(agents), np.int64)
+        self.rewards[now], self.active[now], self._agent_steps[now] = (
+            rewards[then],
+            active[then],
+            steps[then],
+        )
+        self._joint = JointTurn(self)
+        models = [agent.model for agent in self.agents]
+        self._made = [made for made in self._made if any(made[0] is model for model in models)]
+        self.lessons.change_agents(models, before, self._recipes(), self.epoch)
+
     # Going on later
 
     def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """As of any game; the learner's weights too, when it has done the lesson it is at."""
         arrays, values = super().state()
-        values["failures"], values["rests_until"] = list(self.failures), list(self._rests_until)
-        values["learned_epoch"] = list(self._learned_epoch)
-        values["taught_epoch"], values["figures"] = self._taught_epoch, list(self._figures)
-        values["owed"] = [self._owed_epochs, self._owed_steps]
-        values["counted"] = [self.collected_steps, self.learned_steps]
-        if self._learner is not None:
-            learned = self._learner.wait()
-            values["learned"] = {str(n): _as_json(outcome) for n, outcome in learned.items()}
-            for number, twin in self._learner.twins.items():
-                its_arrays, its_values = twin.state()
-                arrays |= {f"twin{number}.{name}": array for name, array in its_arrays.items()}
-                values.setdefault("twins", {})[str(number)] = its_values
-        return arrays, values
+        its_arrays, its_values = self.lessons.state()
+        return {**arrays, **its_arrays}, {**values, **its_values}
 
     def load_state(self, arrays: Mapping[str, NDArray[Any]], values: Mapping[str, Any]) -> None:
         """Go on from what `state` gave, in a game set up alike."""
         super().load_state(arrays, values)
-        if self._learner is not None:  # what it is at belongs to another run
-            self._learner.close()
-            self._learner = None
-        self._make_stacks()
-        if "failures" in values:  # else it is the state of a plain game
-            self._load_lessons(arrays, values)
-
-    def _load_lessons(self, arrays: Mapping[str, NDArray[Any]], values: Mapping[str, Any]) -> None:
-        """Go on where the learning was."""
-        self.failures, self._rests_until = list(values["failures"]), list(values["rests_until"])
-        self._learned_epoch = list(values["learned_epoch"])
-        self._taught_epoch, self._figures = values["taught_epoch"], list(values["figures"])
-        self._owed_epochs, self._owed_steps = values["owed"]
-        self.collected_steps, self.learned_steps = values["counted"]
-        if "twins" not in values:
-            return
-        learner = self._get_learner()
-        for number, twin in learner.twins.items():
-            twin.load_state(below(f"twin{number}.", arrays), values["twins"][str(number)])
-        learner.go_on_from({int(n): _from_json(value) for n, value in values["learned"].items()})
-        if not self.parallel.wants("async_learning"):
-            self._end_learner()
+        self.lessons.load_state(arrays, values, self.epoch)
 
 
 def in_parallel(game: type[Environment]) -> type[ParallelEnvironment]:
     """The same game as a `ParallelEnvironment`, with `parallel` among its arguments."""
     return type(f"Parallel{game.__name__}", (ParallelEnvironment, game), {})
-
-
-def _as_json(outcome: Outcome) -> Any:
-    return list(outcome) if isinstance(outcome, Failure) else outcome
-
-
-def _from_json(value: Any) -> Outcome:
-    return Failure(*value) if isinstance(value, list) else value
 
 
 def _asks_its_model(agent: Agent) -> bool:

@@ -24,13 +24,19 @@ class ParallelSettings:
     """Epochs between two lessons of the learner beside the collection."""
     backlog: int = 4
     """Epochs that wait for a busy learner; what is older is forgotten, and counted."""
+    lesson_timeout: float | None = None
+    """Seconds after which a lesson beside the collection is abandoned; None: never."""
+    max_agents_per_lesson: int | None = None
+    """Agents that learn at once beside the collection, those with most new experience first; None:
+    all that are due."""
     num_workers: int | None = None
     """Threads that train; None: as many as there are processors."""
     deterministic: bool = False
     """New weights are taken up at the end of the epoch after their lesson, ready or waited for:
     a run can be repeated. Else they are taken up at the first turn after they are ready."""
     debug_serial: bool = False
-    """Do all of it in one thread, in the order of `deterministic`, to use a debugger."""
+    """Do all of it in one thread, in the order of `deterministic`, to use a debugger: nothing is
+    abandoned then."""
 
     def __post_init__(self) -> None:
         if self.train_interval < 1:
@@ -42,6 +48,15 @@ class ParallelSettings:
             )
         if self.num_workers is not None and self.num_workers < 1:
             raise WorldError(f"num_workers is at least one, not {self.num_workers}.")
+        if self.lesson_timeout is not None and not self.lesson_timeout > 0:
+            raise WorldError(f"lesson_timeout is more than 0 seconds, not {self.lesson_timeout:g}.")
+        if self.max_agents_per_lesson is not None and self.max_agents_per_lesson < 1:
+            raise WorldError(
+                f"max_agents_per_lesson is at least one, not {self.max_agents_per_lesson}."
+            )
+        for name in ("lesson_timeout", "max_agents_per_lesson"):
+            if getattr(self, name) is not None and not self.async_learning:
+                raise WorldError(f"{name} is for a learner beside the collection: async_learning.")
 
     @property
     def threads(self) -> int:

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from keisei.gridworld.model import Memory, Model, States
+
+if TYPE_CHECKING:
+    from keisei.gridworld.joint_turn import Turn
 
 Figures = dict[str, float]
 
@@ -56,11 +59,23 @@ class LearningModel(Model, Protocol):
         """These models, of which this is one, as a stack."""
 
 
+@runtime_checkable
+class DrawsAtRandom(Protocol):
+    """A model with random numbers of its own."""
+
+    @property
+    def generator(self) -> Any:
+        """A `torch.Generator`."""
+
+
 class Stack(Protocol):
     """N models that compute together; they are numbered from 0 in the order they were given."""
 
     def take_actions(self, states: Mapping[int, States]) -> dict[int, NDArray[np.int64]]:
         """What `take_action` of each of these models would give."""
+
+    def remember(self, turn: Turn) -> None:
+        """What `memory.add` of each model would do, of one turn of all of them."""
 
     def shares(self, lessons: Mapping[int, Any], *, workers: int = 1) -> list[dict[int, Any]]:
         """The lessons, in parts that `learn` is fastest with, at least so many if it can be.

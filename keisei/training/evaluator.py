@@ -21,6 +21,13 @@ class Evaluation:
     records: list[GameRecord] = field(default_factory=list)
 
 
+class Rater(Protocol):
+    """Rates the agent by games against players of known strength."""
+
+    def __call__(self, agent: PPOAgent, *, games: int, seed: int) -> Evaluation:
+        """Play at most `games` games."""
+
+
 class Evaluator(Protocol):
     """Plays a match between the agent and a named opponent."""
 

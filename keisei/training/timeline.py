@@ -29,7 +29,7 @@ _NOTHING = nullcontext()
 
 
 class Timeline:
-    """What one process writes to the trace of its run; used from one thread.
+    """What one process, or one thread of it, writes to the trace of its run; used from one thread.
 
     The owner makes the file before the others open it, or goes on with that of an earlier sitting,
     and closes it after them. Without a path nothing is written. When the file cannot be written,
@@ -54,7 +54,7 @@ class Timeline:
         except OSError as error:
             self._stop(error)
             return
-        self._gather(self._line("M", "process_name", f'"args":{{"name":{_quoted(name)}}}'))
+        self._gather(self._line("M", _kind_of_name(), f'"args":{{"name":{_quoted(name)}}}'))
 
     def span(self, name: str) -> AbstractContextManager[None]:
         """What happens while it is entered, as a bar; those inside it lie below it."""
@@ -161,6 +161,12 @@ def _pages(lines: Iterable[str]) -> Iterator[str]:
 def _write_all(file: int, data: bytes) -> None:
     while data:
         data = data[os.write(file, data) :]
+
+
+def _kind_of_name() -> str:
+    """What a timeline's name is that of: the process, or a thread beside its first one."""
+    is_first = threading.current_thread() is threading.main_thread()
+    return "process_name" if is_first else "thread_name"
 
 
 def _microseconds(ns: int) -> str:

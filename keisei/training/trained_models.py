@@ -13,6 +13,9 @@ from keisei.prefixed_names import below
 from keisei.training.checkpoint_format import Checkpoint, CheckpointError, load_checkpoint
 from keisei.training.checkpoints import CheckpointStore
 
+MODEL_PREFIX = "agent.model."
+"""What the names of a network's tensors begin with in a checkpoint."""
+
 
 def find_checkpoint(path: Path) -> Checkpoint:
     """The checkpoint at `path`, or the best (else the newest) one of the run at `path`."""
@@ -36,5 +39,5 @@ def load_model(path: Path, device: torch.device) -> PPOAgent:
     if "model" not in checkpoint.state:
         raise ValueError(f"{path} trained the agents of a world: it has no player of shogi")
     agent = PPOAgent(ModelConfig(**checkpoint.state["model"]), PPOConfig(), device=device)
-    agent.model.load_state_dict(below("agent.model.", checkpoint.tensors))
+    agent.model.load_state_dict(below(MODEL_PREFIX, checkpoint.tensors))
     return agent

@@ -14,6 +14,7 @@ from keisei.config_schema import Config, with_parallel
 from keisei.core.device_policy import DevicePolicy
 from keisei.core.device_rollout import DeviceRollout
 from keisei.core.device_update import DeviceUpdate
+from keisei.core.devices import pick_device
 from keisei.core.experience_buffer import ExperienceBuffer
 from keisei.core.ppo_agent import PPOAgent
 from keisei.prefixed_names import below
@@ -33,14 +34,6 @@ from keisei.training.run_log import LOG_FILE
 from keisei.training.timeline import TRACE_FILE, Timeline
 
 _LOG = logging.getLogger(__name__)
-
-
-def pick_device(wanted: str) -> torch.device:
-    """The device of a config; a GPU that is asked for and missing is an error."""
-    available = torch.cuda.is_available()
-    if wanted == "cuda" and not available:
-        raise ValueError("device is cuda, but no GPU is available; use device=cpu or auto")
-    return torch.device("cuda" if available and wanted != "cpu" else "cpu")
 
 
 def _plays_on_device(config: Config, device: torch.device) -> bool:
@@ -86,7 +79,12 @@ class Trainer:
             compile=config.training.compile,
             mixed_precision=config.training.mixed_precision,
         )
-        self.pool = OpponentPool(config, self.agent) if config.games.opponent_share else None
+        by_rating = config.games.opponent_choice == "rating"
+        self.pool = (
+            OpponentPool(config, self.agent, by_rating=by_rating)
+            if config.games.opponent_share
+            else None
+        )
         self._on_device = _plays_on_device(config, self.agent.device)
         if self._on_device and parallel.enabled:
             raise ValueError(
@@ -104,7 +102,7 @@ class Trainer:
         self._threads = config.training.threads or torch.get_num_threads()
         self._helpers: GradientHelpers | None = None
         self.collector: ExperienceCollector[Any]
-        self._update: Callable[[Any, float], dict[str, float]] = self.agent.update
+        self._device_update: DeviceUpdate | None = None
         if self._on_device:
             self.collector = self._device_collector()
         elif counts is None or debug_serial:
@@ -127,7 +125,7 @@ class Trainer:
 
     def _device_collector(self) -> DeviceCollector:
         policy = DevicePolicy(self.agent)
-        self._update = DeviceUpdate(self.agent, policy)
+        self._device_update = DeviceUpdate(self.agent, policy)
         return DeviceCollector(self.config, self.agent, policy, self.pool, threads=self._threads)
 
     def _parallel_collector(self) -> ParallelManager:
@@ -205,19 +203,28 @@ class Trainer:
         )
         self.steps += statistics.steps
         self.games += statistics.games
+        if self.pool is not None:
+            points = statistics.pool_wins + statistics.pool_draws / 2
+            self.pool.note_results(points, statistics.pool_games)
         return statistics
 
     def perform_ppo_update(self) -> dict[str, float]:
         """Learn from the rollout in the buffer; the figures of the update."""
         try:
             with self.timeline.span("update"):
-                return self._update(self.buffer, self.progress)
+                return self._learn()
         finally:
             self.updates += 1
             if self.pool is not None:
                 self.pool.after_update(self.updates)
             with self.timeline.span("publish"):
                 self.collector.synchronize_models()
+
+    def _learn(self) -> dict[str, float]:
+        if isinstance(self.buffer, DeviceRollout):
+            assert self._device_update is not None  # made with the collector
+            return self._device_update(self.buffer, self.progress)
+        return self.agent.update(self.buffer, self.progress)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """(tensors, JSON) of everything that the run continues from."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import defaultdict, deque
 
 from keisei.core.ppo_agent import NonFiniteLossError
 from keisei.shogi.notation.conversion import write_games
 from keisei.training.display import Display
-from keisei.training.evaluator import Evaluation, Evaluator
+from keisei.training.evaluator import Evaluation, Evaluator, Rater
 from keisei.training.metrics import MetricsLog
 from keisei.training.parallel.experience_collector import CollectorReport
 from keisei.training.parallel.rollout_statistics import RolloutStatistics
@@ -34,9 +35,11 @@ class TrainingLoopManager:
         metrics: MetricsLog,
         display: Display,
         evaluator: Evaluator,
+        rater: Rater,
     ) -> None:
         self._trainer, self._folder = trainer, folder
-        self._metrics, self._display, self._evaluator = metrics, display, evaluator
+        self._metrics, self._display = metrics, display
+        self._evaluator, self._rater = evaluator, rater
         self._config = trainer.config
         self._store = folder.checkpoints(self._config.checkpoints.keep)
         self._failures = 0
@@ -142,23 +145,17 @@ class TrainingLoopManager:
         self._trainer.collector.resume()
 
     def _play_every_opponent(self, games: int) -> None:
-        trainer = self._trainer
-        evaluations = []
-        for opponent in self._config.evaluation.opponents:
-            result = self._evaluator(
-                trainer.agent, opponent, games=games, seed=self._config.seed + trainer.updates
-            )
-            evaluations.append(result)
-            self._evaluations.append(f"update {trainer.updates}: {result.line}")
+        trainer, settings = self._trainer, self._config.evaluation
+        seed = self._config.seed + trainer.updates
+        evaluations = [
+            self._evaluator(trainer.agent, opponent, games=games, seed=seed)
+            for opponent in settings.opponents
+        ]
+        for result in evaluations:
+            self._tell_of(result)
             self._save_games(result)
-        self._metrics.log(
-            trainer.updates,
-            {
-                f"evaluation/{result.opponent}/{name}": value
-                for result in evaluations
-                for name, value in result.figures.items()
-            },
-        )
+        if settings.ladder_games:
+            self._tell_of(self._rater(trainer.agent, games=settings.ladder_games, seed=seed))
         trainer.evaluated_at = trainer.updates
         score = sum(result.figures["win_rate"] for result in evaluations)
         if trainer.best_score is None or score > trainer.best_score:
@@ -166,11 +163,17 @@ class TrainingLoopManager:
             self._store.mark_best(self._store.save(trainer.updates, *trainer.state()))
         self._display.show(self._snapshot())
 
+    def _tell_of(self, result: Evaluation) -> None:
+        updates, name = self._trainer.updates, _name_of(result)
+        self._evaluations.append(f"update {updates}: {result.line}")
+        figures = {f"evaluation/{name}/{key}": value for key, value in result.figures.items()}
+        self._metrics.log(updates, figures)
+
     def _save_games(self, result: Evaluation) -> None:
         self._folder.games.mkdir(exist_ok=True)
         chosen = result.records[: self._config.logging.sample_games]
         for number, record in enumerate(chosen, 1):
-            name = f"update-{self._trainer.updates:08}-{result.opponent}-{number}.kif"
+            name = f"update-{self._trainer.updates:08}-{_name_of(result)}-{number}.kif"
             write_games([record], "kif", self._folder.games / name)
 
     def _note(self, figures: dict[str, float]) -> None:
@@ -217,6 +220,11 @@ class TrainingLoopManager:
             workers=self._report.workers,
             shares={**shares, "other": max(1 - sum(shares.values()), 0.0)},
         )
+
+
+def _name_of(result: Evaluation) -> str:
+    """The opponent's name without what files and metrics do not like."""
+    return re.sub(r"[^\w.+-]+", "-", result.opponent)
 
 
 def _figures_of(rollout: RolloutStatistics, seconds: float) -> dict[str, float]:

@@ -12,14 +12,17 @@ from typing import Any
 
 import numpy as np
 
+from keisei.core.devices import pick_device
 from keisei.core.world_models import model_maker
 from keisei.gridworld.environment import Environment
 from keisei.gridworld.errors import WorldError
 from keisei.gridworld.game import Game
 from keisei.gridworld.model import Model, ModelMaker
 from keisei.gridworld.parallel_environment import in_parallel
+from keisei.gridworld.parallel_pool import LessonPool
 from keisei.gridworld.parallel_settings import ParallelSettings
 from keisei.gridworld.rules import dataclass_of
+from keisei.training.parallel.lesson_pool import ProcessLessonPool
 from keisei.world_config import AgentsInParallel, WorldConfig
 
 GAMES = ("treasurehunt", "cleanup", "tag", "iowa", "staghunt")
@@ -32,7 +35,8 @@ def make_game(config: WorldConfig, *, debug_serial: bool = False, first_copy: in
     first_copy: the number of its first copy, where others play those before. The worlds are then
     those of the whole run; the models draw other random numbers than those of the first copies.
     """
-    make_model = model_maker(config.learner.kind, config.learner.settings)
+    device = str(pick_device(config.device))
+    make_model = model_maker(config.learner.kind, config.learner.settings, device=device)
     if first_copy:
         make_model = _with_other_seeds(make_model, first_copy)
     if config.game.startswith(PETTINGZOO):
@@ -48,15 +52,16 @@ def make_game(config: WorldConfig, *, debug_serial: bool = False, first_copy: in
     if first_copy:
         made["first_copy"] = first_copy
     if not config.parallel.enabled:
-        plain: Game = game(make_model, rules, **made, observe=config.observe)
+        plain: Game = game(make_model, rules, **made, observe=config.observe or "in_turn")
         return plain
-    together = config.observe == "together" or config.parallel.parallel_actions
+    together = config.parallel.parallel_actions
     return in_parallel(game)(
         make_model,
         rules,
         **made,
-        observe="together" if together else "in_turn",
+        observe=config.observe or ("together" if together else "in_turn"),
         parallel=_settings_of(config.parallel, debug_serial=debug_serial),
+        lesson_pool=_lesson_pool_of(config.parallel, debug_serial=debug_serial),
     )
 
 
@@ -75,10 +80,19 @@ def _settings_of(parallel: AgentsInParallel, *, debug_serial: bool) -> ParallelS
         async_learning=parallel.async_learning,
         train_interval=parallel.train_interval,
         backlog=parallel.backlog,
+        lesson_timeout=parallel.lesson_timeout if parallel.async_learning else None,
+        max_agents_per_lesson=parallel.max_agents_per_lesson if parallel.async_learning else None,
         num_workers=parallel.num_workers,
         deterministic=parallel.deterministic,
         debug_serial=debug_serial,
     )
+
+
+def _lesson_pool_of(parallel: AgentsInParallel, *, debug_serial: bool) -> LessonPool | None:
+    """Processes to train in, unless all is done in one thread or in those that only play."""
+    if not (parallel.training_processes and parallel.parallel_training) or debug_serial:
+        return None
+    return ProcessLessonPool(parallel.training_processes, timeout=parallel.lesson_timeout)
 
 
 def _with_other_seeds(make_model: ModelMaker, number: int) -> ModelMaker:

@@ -3,10 +3,12 @@
 from rich.console import Console
 
 from keisei.bench import report
-from keisei.bench.parallel_worlds import bench_parallel_worlds
+from keisei.bench.parallel_worlds import bench_parallel_worlds, in_processes
 from keisei.bench.worlds import SORREL, Side, sides
 from keisei.gridworld.examples.treasurehunt import Treasurehunt, TreasurehuntRules
 from keisei.gridworld.model import RandomModel
+from keisei.training.parallel.process_counts import usable_cores
+from keisei.world_config import WorldConfig
 
 
 def shown(table):
@@ -33,10 +35,22 @@ def test_every_side_with_a_rival_names_its_rate():
 def test_agents_in_parallel_are_measured_against_one_after_the_other():
     result = bench_parallel_worlds([2], [3], kind="ppo", rounds=1, seconds=0.05)
     (row,) = result["rows"]
-    assert (row["agents"], row["copies"], result["model"]) == (2, 3, "ppo")
+    assert (row["agents"], row["copies"]) == (2, 3)
+    assert (result["model"], result["device"]) == ("ppo", "cpu")
     assert min(row[name] for name in row if name.endswith(("ratio", "second"))) > 0
     assert 0 < row["learned_share"] <= 1
     assert "agent-steps/s" in shown(report.parallel_worlds_table(result))
+
+
+def test_worker_processes_leave_a_core_to_the_learner_and_every_epoch_is_learned_from():
+    config = WorldConfig(game="treasurehunt", copies=2, rules={"max_turns": 5})
+    with in_processes(config) as game:
+        for _ in range(3):
+            assert game.run_epoch().steps == 2 * 2 * 5
+        game.finish_lessons()
+        workers = len(game.get_statistics()["workers"])
+        assert workers == max(1, min(usable_cores() - 1, 2))
+        assert game.learners.learned_steps == game.learners.collected_steps == 3 * 20
 
 
 def test_the_table_has_a_row_for_each_side():

@@ -8,10 +8,12 @@ import pytest
 from keisei.evaluation import match
 from keisei.evaluation.match import play_match
 from keisei.evaluation.match_result import games_as_records
-from keisei.evaluation.players import GreedyPlayer, RandomPlayer
+from keisei.evaluation.players import GreedyPlayer, NoMove, RandomPlayer
 from keisei.evaluation.statistics import wilson_interval
+from keisei.shogi.judging import Reason
 from keisei.shogi.notation.conversion import read_games, write_games
 from keisei.shogi.shogi_game import ShogiGame
+from tests.evaluation.engines import openings_of
 
 
 class PositionPlayer:
@@ -118,11 +120,78 @@ def test_a_game_cut_by_the_move_limit_is_a_draw_that_is_counted_apart():
     assert result.lengths() == [12] * 10
 
 
-def test_progress_is_told_up_to_the_last_game():
-    told = []
-    play_match(RandomPlayer(1), RandomPlayer(2), games=30, seed=3, on_progress=told.append)
-    assert told == sorted(set(told))
-    assert told[-1] == 30
+def test_every_game_is_told_when_it_is_over():
+    told = {}
+    result = play_match(RandomPlayer(1), RandomPlayer(2), games=30, seed=3, on_game=told.setdefault)
+    assert tuple(told[number] for number in range(30)) == result.games
+
+
+def test_a_match_ends_early_when_enough_is_known():
+    result = play_match(
+        RandomPlayer(1), RandomPlayer(2), games=30, seed=3, rows=2, on_game=lambda *_: True
+    )
+    assert 1 <= len(result.games) <= 2
+
+
+def test_games_that_are_over_already_are_not_played_again():
+    def play(**settings):
+        return play_match(PositionPlayer(), PositionPlayer(), games=20, seed=2, **settings)
+
+    whole, told = play(), {}
+    played = {number: whole.games[number] for number in (0, 3, 4, 19)}
+    assert play(played=played, on_game=told.setdefault) == whole
+    assert set(told) == set(range(20)) - {0, 3, 4, 19}
+
+
+class Quitter(RandomPlayer):
+    """Answers with no move when it is asked for its third."""
+
+    def __init__(self, answer):
+        super().__init__(1)
+        self._answer = answer
+
+    def choose(self, games, rows):
+        actions = super().choose(games, rows)
+        actions[games.ply[rows] >= 6] = self._answer
+        return actions
+
+
+@pytest.mark.parametrize("answer", set(NoMove) - {NoMove.DECLARES})
+def test_whoever_has_no_move_has_lost_and_the_next_game_begins(answer):
+    openings = openings_of("7g7f 3c3d", "2g2f 8c8d", "7g7f 8c8d")
+    result = play_match(
+        Quitter(answer), RandomPlayer(2), games=6, seed=1, openings=openings, rows=2
+    )
+    assert {(game.outcome, game.reason) for game in result.games} == {("loss", answer)}
+    assert result.lengths() == [6, 7, 6, 7, 6, 7]
+    for game in result.games:
+        replayed = ShogiGame()
+        for move in game.moves:
+            replayed.make_move(move)
+        assert replayed.outcome() is None
+    for one, other in zip(result.games[::2], result.games[1::2], strict=True):
+        assert one.moves[:2] == other.moves[:2]
+
+
+def test_a_declaration_is_judged_by_the_27_point_rule(monkeypatch):
+    def play():
+        return play_match(Quitter(NoMove.DECLARES), RandomPlayer(2), games=2, seed=1)
+
+    false = play()
+    reasons = {(game.outcome, game.reason) for game in false.games}
+    assert reasons == {("loss", NoMove.FALSE_DECLARATION)}
+
+    asked = []
+
+    def entered(record, rule):
+        asked.append(rule)
+        return match.MOVER_WINS
+
+    monkeypatch.setattr(match, "declaration_verdict", entered)
+    true = play()
+    assert {(game.outcome, game.reason) for game in true.games} == {("win", Reason.DECLARATION)}
+    assert asked == [27, 27]
+    assert true.lengths() == false.lengths()
 
 
 def test_the_games_can_be_saved_as_kif_and_read_back(random_match, tmp_path):
@@ -138,5 +207,5 @@ def test_an_odd_number_of_games_is_refused(games):
 
 
 def test_a_move_limit_within_the_opening_is_refused():
-    with pytest.raises(ValueError, match="max_moves must be more than the 8 plies"):
-        play_match(RandomPlayer(1), RandomPlayer(2), games=2, seed=0, max_moves=8)
+    with pytest.raises(ValueError, match="max_moves must be more than the 2 plies"):
+        play_match(RandomPlayer(1), RandomPlayer(2), games=2, seed=0, max_moves=2)

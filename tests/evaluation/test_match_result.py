@@ -3,6 +3,7 @@
 import pytest
 
 from keisei.evaluation.match_result import MatchResult, PlayedGame, games_as_records
+from keisei.evaluation.players import NoMove
 from keisei.shogi.judging import Reason
 from keisei.shogi.notation.records import Ending
 
@@ -23,6 +24,13 @@ def record_of(reason, winner, player_colour=0):
         (Reason.PERPETUAL_CHECK, 1, Ending.FOUL_WIN),
         (Reason.REPETITION, None, Ending.REPETITION),
         (Reason.MAX_MOVES, None, Ending.MAX_MOVES),
+        (Reason.DECLARATION, 1, Ending.DECLARATION_WIN),
+        (NoMove.RESIGNS, 0, Ending.RESIGN),
+        (NoMove.SILENT, 0, Ending.TIME_UP),
+        (NoMove.CRASHED, 0, Ending.FOUL_LOSS),
+        (NoMove.ILLEGAL_MOVE, 0, Ending.FOUL_LOSS),
+        (NoMove.REFUSES_MOVE, 0, Ending.FOUL_LOSS),
+        (NoMove.FALSE_DECLARATION, 0, Ending.FOUL_LOSS),
     ],
 )
 def test_the_ending_names_the_winner(reason, winner, ending):
@@ -42,3 +50,8 @@ def test_the_names_follow_the_colours():
 )
 def test_the_outcome_is_the_players(winner, player_colour, outcome):
     assert PlayedGame(MOVES, 2, player_colour, winner, Reason.CHECKMATE).outcome == outcome
+
+
+def test_a_record_says_why_an_engine_lost():
+    assert record_of(NoMove.ILLEGAL_MOVE, 0).ending_comment == "illegal move"
+    assert record_of(Reason.CHECKMATE, 0).ending_comment == ""

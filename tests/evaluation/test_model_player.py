@@ -1,22 +1,20 @@
 """Models from checkpoints as players: exactly the saved weights, legal and best moves."""
 
 import numpy as np
+import psutil
 import pytest
 import torch
 
 from keisei.config_schema import PPOConfig
 from keisei.core.ppo_agent import PPOAgent
 from keisei.evaluation.match import play_match
-from keisei.evaluation.model_player import (
-    ModelPlayer,
-    evaluate_for_training,
-    play_model,
-)
+from keisei.evaluation.model_player import ModelPlayer, evaluate_for_training
 from keisei.evaluation.players import RandomPlayer
 from keisei.shogi.notation.conversion import write_games
 from keisei.shogi.shogi_game import ShogiGame
 from keisei.shogi.vector_shogi import VectorShogi
 from tests.core.small import bits, one_thread, small_agent, small_config
+from tests.evaluation.engines import fake_spec
 
 CPU = torch.device("cpu")
 
@@ -56,7 +54,7 @@ def test_the_same_seed_is_the_same_match_and_another_is_not():
     agent = small_agent()
 
     def play(seed):
-        return play_model(agent, "model", "random", games=2, seed=seed).games
+        return evaluate_for_training(agent, "random", games=2, seed=seed).records
 
     assert play(1) == play(1)
     assert play(1) != play(2)
@@ -66,7 +64,7 @@ def test_a_model_is_not_changed_by_playing():
     agent = small_agent()
     tensors, state = agent.state()
     before = bits(tensors), dict(state)
-    play_model(agent, "model", "greedy", games=2, seed=1)
+    evaluate_for_training(agent, "greedy", games=2, seed=1)
     tensors, state = agent.state()
     assert (bits(tensors), state) == before
 
@@ -95,4 +93,12 @@ def test_training_gets_rates_that_add_up_and_games_to_save(games, tmp_path):
 def test_an_opponent_that_nobody_knows_is_refused():
     agent = PPOAgent(small_config().model, PPOConfig())
     with pytest.raises(ValueError, match="unknown player 'nobody'"):
-        play_model(agent, "model", "nobody", games=2, seed=1)
+        evaluate_for_training(agent, "nobody", games=2, seed=1)
+
+
+def test_training_can_play_an_engine_and_closes_it():
+    spec = fake_spec("resign")
+    evaluation = evaluate_for_training(small_agent(), spec, games=4, seed=1)
+    assert evaluation.opponent == spec
+    assert evaluation.figures["win_rate"] == 1
+    assert psutil.Process().children() == []

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from keisei.evaluation.match import play_match
-from keisei.evaluation.players import GreedyPlayer, RandomPlayer, make_player
+from keisei.evaluation.opponents import make_player
+from keisei.evaluation.players import GreedyPlayer, MixPlayer, RandomPlayer
 from keisei.shogi.judging import Reason
 from keisei.shogi.policy_output_mapper import PolicyOutputMapper
 from keisei.shogi.sfen import format_sfen
@@ -134,6 +135,24 @@ def test_random_chooses_every_legal_move_equally_often():
     assert all(850 < times < 1150 for times in found.values())
 
 
-def test_an_unknown_player_is_refused_with_the_names_of_those_known():
-    with pytest.raises(ValueError, match="unknown player 'stockfish'; use random or greedy"):
-        make_player("stockfish", 0)
+@pytest.mark.parametrize("probability", [0, 0.25, 1])
+def test_a_mix_plays_the_others_moves_as_often_as_told(probability):
+    sfen = "k8/9/9/4rp3/4G4/9/9/9/8K b - 1"  # greedy takes the rook, others hardly ever do
+    legal = len(ShogiGame(sfen).legal_moves())
+    found = choices(MixPlayer(probability, GreedyPlayer(0), 1), sfen, times=4000)
+    expected = 4000 * (probability + (1 - probability) / legal)
+    assert abs(found["5e5d"] - expected) < 120  # four standard deviations
+
+
+def test_a_mix_decides_for_each_move_anew_and_the_same_for_the_same_seed():
+    games, rows = VectorShogi(64, threads=1), np.arange(64)
+    games.play_random(60)
+
+    def play(seed):
+        player = MixPlayer(0.5, GreedyPlayer(0), seed)
+        return [player.choose(games, rows).tolist() for _ in range(3)]
+
+    first, second, third = play(1)
+    assert play(1) == [first, second, third]
+    assert first != second != third
+    assert play(2) != [first, second, third]

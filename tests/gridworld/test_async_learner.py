@@ -133,7 +133,7 @@ def test_who_fails_keeps_what_it_knew_and_the_others_learn():
 
 
 class BrokenStacks:
-    def learn(self, lessons, pool):
+    def jobs(self, lessons):
         raise LookupError("no such stack")
 
 
@@ -148,18 +148,35 @@ def test_what_breaks_outside_of_the_lessons_fails_them_and_nobody_waits_for_ever
 
 
 def test_it_goes_on_from_what_was_learned_before(room):
-    pupil = Pupil(room)
-    with learner_of(pupil) as learner:
-        learner.twins[0].known = 8
-        learner.go_on_from({0: {"known": 8.0}})
+    first, second = Pupil(room), Pupil(room)
+    with learner_of(first) as learner:
+        learner.teach({0: (1, 5)}, 0)
+        state = learner.state()
+    with learner_of(second) as learner:
+        learner.load_state(*state)
         assert learner.busy
-        assert learner.deliver() == {0: {"known": 8.0}}
+        assert learner.deliver() == {0: {"known": 1.0}}
+        assert second.known == 1
         learner.teach({0: (1, 5)}, 0)
         learner.deliver(wait=True)
-    assert pupil.known == 9
-    with learner_of(pupil) as learner:
-        learner.go_on_from({})
+        assert second.known == 2
+        state = learner.state()
+    with learner_of(first) as learner:
+        learner.load_state(*state)
         assert not learner.busy
+        assert learner.twins[0].known == 2
+
+
+def test_it_is_not_changed_while_it_is_busy(room):
+    pupils = [Pupil(room), Pupil(room)]
+    with learner_of(*pupils) as learner:
+        learner.teach({0: (1, 5), 1: (1, 5)}, 0)
+        with pytest.raises(RuntimeError, match="has not delivered what it learned before"):
+            learner.change_agents({0: pupils[1]}, {0: 1}, {})
+        learner.deliver(wait=True)
+        twin = learner.twins[1]
+        learner.change_agents({0: pupils[1]}, {0: 1}, {})
+        assert learner.twins == {0: twin}
 
 
 class Bars:

@@ -18,6 +18,22 @@ from keisei.gridworld.parallel_settings import ParallelSettings
             "backlog is 4 epochs, and must be at least train_interval, 5.",
         ),
         ({"num_workers": 0}, "num_workers is at least one, not 0."),
+        (
+            {"async_learning": True, "lesson_timeout": 0.0},
+            "lesson_timeout is more than 0 seconds, not 0.",
+        ),
+        (
+            {"async_learning": True, "max_agents_per_lesson": 0},
+            "max_agents_per_lesson is at least one, not 0.",
+        ),
+        (
+            {"lesson_timeout": 5.0},
+            "lesson_timeout is for a learner beside the collection: async_learning.",
+        ),
+        (
+            {"max_agents_per_lesson": 2},
+            "max_agents_per_lesson is for a learner beside the collection: async_learning.",
+        ),
     ],
 )
 def test_settings_that_cannot_be_right_are_refused_with_a_sentence(settings, sentence):

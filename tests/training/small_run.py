@@ -4,6 +4,7 @@ import os
 import signal
 
 from keisei.config_schema import CheckpointConfig, EvaluationConfig, LoggingConfig
+from keisei.evaluation.ladder import rate_for_training
 from keisei.shogi.notation.records import Ending, GameRecord, RecordedMove
 from keisei.training.display import Display
 from keisei.training.evaluator import Evaluation
@@ -55,7 +56,10 @@ class Run:
     """A run of 16 plies an update with everything real but the matches."""
 
     def __init__(self, folder, *, updates, evaluator=None, checkpoints=3, evaluations=4, **others):
-        opponents = others.pop("opponents", ("random",))
+        matches = {
+            "opponents": others.pop("opponents", ("random",)),
+            "ladder_games": others.pop("ladder_games", None),
+        }
         self.config = small_config(
             seed=5,
             runs_folder=str(folder),
@@ -66,9 +70,7 @@ class Run:
                 "parallel": others.pop("parallel", {}),
             },
             checkpoints=CheckpointConfig(interval=checkpoints, keep=others.pop("keep", 100)),
-            evaluation=EvaluationConfig(
-                interval=evaluations, games=6, final_games=8, opponents=opponents
-            ),
+            evaluation=EvaluationConfig(interval=evaluations, games=6, final_games=8, **matches),
             logging=LoggingConfig(sample_games=others.pop("sample_games", 2)),
         )
         assert not others
@@ -105,6 +107,7 @@ class Run:
                     metrics=metrics,
                     display=self.display,
                     evaluator=self.evaluator,
+                    rater=rate_for_training,
                 ).run()
         finally:
             self.trainer.close()

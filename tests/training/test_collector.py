@@ -365,3 +365,20 @@ def test_games_follow_the_settings():
     plies = games.ply
     assert plies.max() == 19  # the move limit comes before the 40 plies
     assert 70 <= (plies > 0).sum() <= 130
+
+
+def test_results_against_past_selves_are_counted_for_the_learner():
+    config = small_config(games={"opponent_share": 0.5})
+    rollout = Rollout(config, 100, games=endgames())
+    buffer, met = rollout.buffer, slice(4)
+    ends, rewards = buffer.ends[:, met], buffer.rewards[:, met]
+    won = ends & (rewards != 0) & ((rewards > 0) == buffer.trains[:, met])
+    drawn = ends & (rewards == 0)
+    statistics = rollout.statistics
+    assert (statistics.pool_games, statistics.pool_wins, statistics.pool_draws) == (
+        ends.sum(),
+        won.sum(),
+        drawn.sum(),
+    )
+    assert won.any()
+    assert drawn.any()

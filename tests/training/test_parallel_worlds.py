@@ -145,7 +145,25 @@ def test_the_trace_shows_the_learner_learning_while_others_play(tmp_path):
         min(play[3], learn[3]) - max(play[2], learn[2]) for play in playing for learn in learning
     ]
     assert sum(microseconds > 0 for microseconds in overlapping) > 3
-    assert [bar[1] for bar in bars if bar[0] == "snapshot"] == ["main"] * len(learning)
+
+
+def test_the_trace_shows_that_the_collection_waits_for_snapshots_and_weights_alone(tmp_path):
+    bars = spans(trained(tmp_path, *BESIDE, "epochs=20", trace=True))
+    main = [bar for bar in bars if bar[1] == "main"]
+    assert {bar[0] for bar in main} <= {"play", "train", "pause", "snapshot", "publish", "save"}
+    pauses = [bar for bar in main if bar[0] == "pause"]
+    inside = [bar for bar in main if bar[0] in ("snapshot", "publish")]
+    assert {bar[0] for bar in inside} == {"snapshot", "publish"}
+    in_a_run = inside[:-1]  # the last lesson of a run is handed over when all is collected
+    assert all(any(p[2] <= b[2] and b[3] <= p[3] for p in pauses) for b in in_a_run)
+
+
+def test_the_metrics_tell_how_long_the_collection_stood_still(tmp_path):
+    lines = read_metrics(trained(tmp_path, *DETERMINISTIC) / "metrics.jsonl")
+    assert all(line["longest_pause"] >= line["snapshot_seconds"] > 0 for line in lines[1:])
+    assert "longest_pause" not in lines[0]
+    lines = read_metrics(trained(tmp_path / "here") / "metrics.jsonl")
+    assert not any("longest_pause" in line for line in lines)
 
 
 def test_the_trace_of_agents_that_learn_here_has_a_bar_for_it(tmp_path):
@@ -176,7 +194,8 @@ def test_the_last_lesson_is_in_the_last_checkpoint(tmp_path):
     run = trained(tmp_path, *BESIDE, "parallel.train_interval=3")
     checkpoint = newest(run)
     tensors, game = checkpoint.tensors, checkpoint.state["game"]
-    assert (checkpoint.update, game["owed"], game["learned"]) == (10, [0, 0], {})
+    assert (checkpoint.update, game["learned"]) == (10, {})
+    assert [lesson["owed_epochs"] for lesson in game["lessons"]] == [0, 0, 0]
     assert game["counted"][0] == checkpoint.state["steps"]
     for number in range(3):
         acting, learning = (
@@ -192,7 +211,7 @@ def test_the_last_lesson_is_in_the_last_checkpoint(tmp_path):
         (["parallel.enabled=false", "observe=together"], ["parallel.enabled=true"]),
         ([], BESIDE),
         (DETERMINISTIC, ["parallel.async_learning=false"]),
-        (DETERMINISTIC, ["parallel.enabled=false", "observe=in_turn"]),
+        (DETERMINISTIC, ["parallel.enabled=false"]),
     ],
     ids=["begun plain", "begun here", "begun beside", "ended plain"],
 )
@@ -212,6 +231,16 @@ def test_a_resumed_run_may_do_other_things_at_the_same_time(tmp_path, before, af
         ("parallel.backlog=0", "parallel.backlog"),
         ("parallel.num_workers=0", "parallel.num_workers"),
         ("parallel.threads=2", "parallel.threads"),
+        ("parallel.lesson_timeout=5", "lesson_timeout is for a learner beside: set async_learning"),
+        ("parallel.max_agents_per_lesson=1", "max_agents_per_lesson is for a learner beside"),
+        (
+            "parallel={enabled: true, parallel_training: false, training_processes: 2}",
+            "training_processes train at the same time: set parallel_training",
+        ),
+        (
+            "observe=in_turn",
+            "parallel_actions needs observe: together, where all look before any acts.",
+        ),
     ],
 )
 def test_wrong_settings_are_one_sentence_and_leave_no_folder(tmp_path, setting, sentence):
@@ -222,6 +251,23 @@ def test_wrong_settings_are_one_sentence_and_leave_no_folder(tmp_path, setting, 
     assert said.stderr.count("\n") == 1
     assert sentence in said.stderr
     assert not runs.exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "observe"),
+    [
+        (["parallel.enabled=false"], "in_turn"),
+        ([], "together"),
+        (["parallel.parallel_actions=false"], "in_turn"),
+        (["parallel.parallel_actions=false", "observe=together"], "together"),
+        (["parallel.parallel_actions=false", "observe=in_turn"], "in_turn"),
+    ],
+    ids=str,
+)
+def test_who_looks_when_follows_from_what_is_done_at_once_unless_it_is_said(settings, observe):
+    game = make_game(any_config_of([*TINY, *settings]))
+    assert game.observe == observe
+    game.close()
 
 
 def test_an_environment_of_pettingzoo_is_not_run_in_parallel(tmp_path):

@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections import defaultdict
 from itertools import count
@@ -257,3 +258,23 @@ def test_without_a_path_nothing_is_written(tmp_path: Path, monkeypatch: pytest.M
     timeline.close()
     assert timeline.failure is None
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_thread_is_named_as_a_thread_and_leaves_its_process_its_name(path: Path) -> None:
+    def learn() -> None:
+        timeline = Timeline(path, "learner")
+        with timeline.span("learn"):
+            pass
+        timeline.close()
+
+    owner = Timeline(path, "main", owner=True)
+    thread = threading.Thread(target=learn)
+    thread.start()
+    thread.join()
+    owner.close()
+    names = {e["name"]: (e["args"]["name"], e["tid"]) for e in events(path) if e["ph"] == "M"}
+    (bar,) = [event for event in events(path) if event["ph"] == "X"]
+    assert names == {
+        "process_name": ("main", threading.get_native_id()),
+        "thread_name": ("learner", bar["tid"]),
+    }

@@ -7,11 +7,10 @@ import sys
 
 import numpy as np
 import pytest
-import torch
 
 from keisei.core.ppo_agent import NonFiniteLossError
 from keisei.training.checkpoints import CheckpointStore
-from keisei.training.trainer import Trainer, pick_device
+from keisei.training.trainer import Trainer
 from tests.core.small import bits, one_thread, opinionated, small_config
 
 
@@ -162,13 +161,6 @@ def test_there_is_no_pool_without_games_against_past_selves():
     assert "pool" not in trainer.state()[1]
     trainer.collect()
     assert trainer.buffer.trains.all()
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_gpu_that_is_not_there_is_an_error_only_when_it_is_asked_for():
-    with pytest.raises(ValueError, match="no GPU is available; use device=cpu or auto"):
-        pick_device("cuda")
-    assert pick_device("auto") == pick_device("cpu") == torch.device("cpu")
 
 
 def test_the_network_computes_with_the_threads_of_the_settings():

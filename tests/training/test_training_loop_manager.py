@@ -86,6 +86,16 @@ def test_every_update_is_logged_once_and_evaluations_beside_them(tmp_path):
     ]
 
 
+def test_a_rating_on_the_ladder_is_logged_with_each_evaluation(tmp_path):
+    run = Run(tmp_path, updates=2, evaluations=1, ladder_games=10)
+    run.go()
+    ratings = [entry for entry in run.metrics() if "evaluation/ladder/rating" in entry]
+    assert [entry["update"] for entry in ratings] == [1, 2]
+    for entry in ratings:
+        low, high = (entry[f"evaluation/ladder/rating_{end}"] for end in ("low", "high"))
+        assert low < entry["evaluation/ladder/rating"] < high
+
+
 def test_sample_games_are_saved_as_kif_that_can_be_read(tmp_path):
     run = Run(tmp_path, updates=3, evaluations=2, sample_games=2)
     run.go()

@@ -29,6 +29,10 @@ class RolloutStatistics:
     plies: int = 0
     """Length of all finished games together."""
     legal_moves: int = 0
+    pool_games: int = 0
+    """Finished games against a past self."""
+    pool_wins: int = 0
+    pool_draws: int = 0
     games_seconds: float = 0.0
     inference_seconds: float = 0.0
     reasons: Counter[str] = field(default_factory=Counter)

@@ -208,6 +208,10 @@ class SelfPlay:
         statistics.reasons.update(Reason(reason).name.lower() for reason in games.reason[over])
         low, high = (games.final_positions[over, byte].astype(int) & 255 for byte in (98, 99))
         statistics.plies += int((low + 256 * high).sum())
+        met = self.against_opponent[over]
+        statistics.pool_games += int(met.sum())
+        statistics.pool_wins += int((met & decided & (winners == self._learner_colour[over])).sum())
+        statistics.pool_draws += int((met & ~decided).sum())
         self._learner_colour[over] ^= 1
 
     def reset(self) -> None:

@@ -6,13 +6,10 @@ a shard is played: its worlds and models have random streams of their own, which
 
 from __future__ import annotations
 
-import io
-import json
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
@@ -23,6 +20,7 @@ from keisei.gridworld.game import GameAgent
 from keisei.gridworld.model import Model, NoMemory
 from keisei.training.parallel.self_play import Group
 from keisei.training.parallel.world_rollout import EpochNotes, WorldRollout, WorldRolloutLayout
+from keisei.training.parallel.world_state import pack_state, unpack_state
 from keisei.training.world_games import make_game
 from keisei.world_config import WorldConfig
 
@@ -80,23 +78,20 @@ class WorldShard:
         """What the next epoch goes on from, but for the weights; one array of bytes."""
         arrays, values = self.game.state()
         kept = {name: array for name, array in arrays.items() if not _LEARNED.match(name)}
-        text = np.frombuffer(json.dumps(values).encode(), np.uint8)
-        file = io.BytesIO()
-        np.savez(file, allow_pickle=False, values=text, **kept)
-        return {"state": np.frombuffer(file.getvalue(), np.uint8)}
+        return {"state": pack_state(kept, values)}
 
     def load_state(self, state: ShardState) -> None:
         """Go on from what `state` gave, of a shard of the same copies."""
-        with np.load(io.BytesIO(state["state"].tobytes()), allow_pickle=False) as file:
-            saved = {name: file[name] for name in file.files}
-        values = json.loads(saved.pop("values").tobytes())
+        saved, values = unpack_state(state["state"])
         self.game.load_state({**self.game.state()[0], **saved}, values)
 
 
 def _game_of(config: WorldConfig, group: Group) -> Environment:
     acting = {"parallel_training": False, "async_learning": False}
     parallel = config.parallel.model_copy(update=acting)
-    settings = config.model_copy(update={"copies": group.games, "parallel": parallel})
+    # A GPU belongs to the learners: workers play on the CPU.
+    update = {"copies": group.games, "parallel": parallel, "device": "cpu"}
+    settings = config.model_copy(update=update)
     game = make_game(settings, first_copy=group.first_game)
     if not isinstance(game, Environment):
         raise WorldError(f"Worker processes play worlds of this package, not {config.game}.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from keisei.training.timeline import Timeline
 from keisei.world_config import WorldConfig
 
 _LOG = logging.getLogger(__name__)
+_SECONDS_BETWEEN_LOOKS = 0.01
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class _WorldWorker(ObedientWorker):
         self._shard = WorldShard(setup.config, setup.group)
         self._shard.load_state(setup.state)
         self._weights = self._receiver(setup)
+        self._listen_after = 0.0
         _LOG.info("ready with %d copies from %d on", setup.group.games, setup.group.first_game)
 
     def _receiver(self, setup: WorldWorkerSetup) -> Receiver:
@@ -67,6 +70,13 @@ class _WorldWorker(ObedientWorker):
         rollout = self._link.rollout(order.slot)
         rollout.begin(self._epoch, order.number)
         with self._spending("playing"):
-            self._shard.play(order.number, lambda: self._listen(0))
+            self._shard.play(order.number, self._listen_now_and_then)
         self._shard.hand_over(rollout)
         self._commit(order)
+
+    def _listen_now_and_then(self) -> None:
+        """Before a turn, which may take less time than to ask whether anything was said."""
+        now = time.monotonic()
+        if now >= self._listen_after:
+            self._listen(0)
+            self._listen_after = now + _SECONDS_BETWEEN_LOOKS
