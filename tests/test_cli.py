@@ -150,7 +150,7 @@ def every_verb():
             yield *words, command.name or command.callback.__name__
 
 
-@pytest.mark.parametrize("verb", every_verb(), ids=" ".join)
+@pytest.mark.parametrize("verb", list(every_verb()), ids=" ".join)
 def test_every_verb_has_help_with_an_example(verb):
     result = CliRunner().invoke(app, [*verb, "--help"])
     assert result.exit_code == 0

@@ -53,6 +53,9 @@ class DeviceCollector:
         threads: int,
     ) -> None:
         opponent = None if pool is None else DevicePolicy(pool.opponent)
+        # Half of the cores: the process that feeds the device needs the others. 4,096 games are
+        # stepped in 1.4 ms by 8 threads of 16 cores, in 1.9 ms by 16.
+        threads = max(1, threads // 2)
         self._groups: list[_DeviceGroup] = []
         column = 0
         for group in device_groups(config):
