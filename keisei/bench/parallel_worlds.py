@@ -78,12 +78,17 @@ def _row(config: WorldConfig, *, rounds: int, seconds: float) -> dict[str, Any]:
         sides = {name: stack.enter_context(closing(side)) for name, side in _sides(config)}
         for side in sides.values():
             side.run_epoch(train_steps=train_steps)  # compiled, and memory in use
-        figures = [_round(sides, train_steps, seconds) for _ in range(rounds)]
         beside: Any = sides["beside"]
+        beside.pauses.longest.clear()
+        figures = [_round(sides, train_steps, seconds) for _ in range(rounds)]
         learned_share = beside.learned_steps / max(beside.collected_steps, 1)
+        pauses = {
+            f"longest_{name}_seconds": beside.pauses.longest.get(name, 0.0)
+            for name in ("pause", "snapshot")
+        }
     medians = {name: statistics.median(one[name] for one in figures) for name in figures[0]}
     row = {"agents": config.rules["agents"], "copies": config.copies}
-    return {**row, **medians, "learned_share": learned_share}
+    return {**row, **medians, "learned_share": learned_share, **pauses}
 
 
 def _sides(config: WorldConfig) -> list[tuple[str, Game]]:

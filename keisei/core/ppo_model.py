@@ -235,6 +235,7 @@ class PPOModel:
             device=str(self.device),
         )
         twin.load_state(*self.state())
+        twin.memory.clear()  # what it learns from is handed to it
         return twin
 
     def adopt(self, other: PPOModel) -> None:
