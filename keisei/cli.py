@@ -218,7 +218,9 @@ def _name_files(paths: list[Path]) -> None:
 def usi(
     model: Annotated[
         Path | None,
-        typer.Argument(help="A run, or one of its checkpoints; default: the newest run's model."),
+        typer.Argument(
+            help="A run or checkpoint; default: the packaged model, else the newest run."
+        ),
     ] = None,
     launcher: Annotated[
         Path | None,
@@ -377,6 +379,38 @@ def collect(
             typer.echo(json.dumps(result, indent=1))
         else:
             Console().print(report.collect_table(result))
+
+
+@bench_app.command(epilog="Example: keisei bench search --json")
+def search(
+    model: Annotated[
+        Path | None, typer.Argument(help="A run, or one of its checkpoints; default: as for `usi`.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    rounds: Annotated[int, typer.Option(min=1, help="How often both sides take turns.")] = 7,
+    nodes: Annotated[int, typer.Option(min=20, help="Of one search.")] = 8000,
+    games: Annotated[int, typer.Option(min=1, help="Searched at once.")] = 64,
+    strength: Annotated[
+        bool,
+        typer.Option("--strength", help="Also a match of 200 nodes against no search, 200 games."),
+    ] = False,
+) -> None:
+    """Nodes a second of the tree search, and of the obvious one in Python."""
+    from keisei.bench import report
+    from keisei.bench.search import bench_search, search_strength
+    from keisei.core.devices import pick_device
+    from keisei.play.model_choice import choose_model
+    from keisei.training.trained_models import load_model
+
+    with _one_sentence_for_bad_input():
+        agent = load_model(choose_model(model), pick_device("auto"))
+    result = bench_search(agent, rounds=rounds, nodes=nodes, games=games)
+    if strength:
+        result["strength"] = search_strength(agent)
+    if as_json:
+        typer.echo(json.dumps(result, indent=1))
+    else:
+        Console().print(report.search_table(result))
 
 
 @bench_app.command(epilog="Example: keisei bench worlds --json")

@@ -71,6 +71,18 @@ def _number(rate: float | None) -> str:
     return "" if rate is None else f"{rate:,.0f}"
 
 
+def search_table(report: dict[str, Any]) -> Table:
+    """The report of `bench_search`."""
+    table = Table(title=f"Search with {report['model']} on {report['device']}", show_header=False)
+    for name, rate in report["nodes_per_second"].items():
+        table.add_row(f"nodes/s: {name.replace('_', ' ')}", _number(rate))
+    for name in ("one_tree_vs_plain", "many_games_vs_plain"):
+        table.add_row(name, f"{report[name]:.1f}")
+    for name, figure in report.get("strength", {}).items():
+        table.add_row(f"strength: {name}", f"{figure:g}")
+    return table
+
+
 def worlds_table(report: dict[str, Any]) -> Table:
     """The result of `bench_worlds` as a table."""
     table = Table(title="Worlds")

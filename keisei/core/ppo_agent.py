@@ -156,8 +156,7 @@ class PPOAgent:
         the log-probabilities told are those of temperature 1, which the update clips against.
         """
         legal_here = self._legal_tensor(legal, counts)
-        with self.autocast():  # not compiled: every match would compile its batch sizes
-            logits, values = self.model(torch.from_numpy(positions).to(self.device))
+        logits, values = self.answer(positions)
         drawn = None if fractions is None else torch.from_numpy(fractions).to(self.device)
         actions, log_probs = choose_moves(
             logits,
@@ -169,12 +168,17 @@ class PPOAgent:
         return Choice(*(tensor.cpu().numpy() for tensor in (actions, log_probs, values)))
 
     @torch.no_grad()
+    def answer(self, positions: NDArray[np.int8]) -> tuple[Tensor, Tensor]:
+        """Logits [B, 2187] and values [B] of positions [B, 100], on the agent's device."""
+        with self.autocast():  # not compiled: every match would compile its batch sizes
+            logits, values = self.model(torch.from_numpy(positions).to(self.device))
+        return logits, values
+
+    @torch.no_grad()
     def evaluate_positions(self, positions: NDArray[np.int8]) -> NDArray[np.float32]:
         """[B] value of each position for its mover."""
-        with self.autocast():
-            values = self.model(torch.from_numpy(positions).to(self.device))[1]
-        answer: NDArray[np.float32] = values.cpu().numpy()
-        return answer
+        values: NDArray[np.float32] = self.answer(positions)[1].cpu().numpy()
+        return values
 
     def _legal_tensor(self, legal: NDArray[np.uint16], counts: NDArray[Any]) -> Tensor:
         """[B, L] int16 on the device: action numbers fit, and torch can index with them."""

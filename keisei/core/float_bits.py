@@ -1,0 +1,63 @@
+"""float32 as bits inside kernels, and bfloat16, which is its upper half.
+
+Numba knows no bfloat16: kernels see such a tensor as uint16. `widened` and `narrowed` let one kernel
+serve arrays of either kind.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+_INT32, _FLOAT32 = ir.IntType(32), ir.FloatType()
+
+
+@intrinsic
+def float_of_bits(typing: Any, bits: Any) -> Any:
+    """The float32 that these bits (int32) are."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], _FLOAT32)
+
+    return types.float32(types.int32), code
+
+
+@intrinsic
+def bits_of_float(typing: Any, value: Any) -> Any:
+    """The bits (int32) of a float32."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], _INT32)
+
+    return types.int32(types.float32), code
+
+
+@intrinsic
+def widened(typing: Any, element: Any) -> Any:
+    """float32, of an element of an array of float32 or of bfloat16."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        if signature.args[0] == types.float32:
+            return arguments[0]
+        upper = builder.shl(builder.zext(arguments[0], _INT32), _INT32(16))
+        return builder.bitcast(upper, _FLOAT32)
+
+    return types.float32(element), code
+
+
+@intrinsic
+def narrowed(typing: Any, value: Any, like: Any) -> Any:
+    """A float32 as the element `like` is: as it is, or rounded to the nearest bfloat16."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        if signature.args[1] == types.float32:
+            return arguments[0]
+        bits = builder.bitcast(arguments[0], _INT32)
+        last = builder.and_(builder.lshr(bits, _INT32(16)), _INT32(1))  # ties go to even
+        rounded = builder.add(bits, builder.add(last, _INT32(0x7FFF)))
+        return builder.trunc(builder.lshr(rounded, _INT32(16)), ir.IntType(16))
+
+    return like(types.float32, like), code
