@@ -7,7 +7,6 @@ through `ShogiGame`. It has no mate search, and so fewer things to do at a leaf.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +14,6 @@ import torch
 from keisei.core.legal_policy import legal_policy
 from keisei.core.ppo_agent import PPOAgent
 from keisei.play.search_tree import Selection
-from keisei.shogi.batch import POSITION_BYTES
 from keisei.shogi.shogi_game import ShogiGame
 
 
@@ -91,20 +89,9 @@ class PlainSearch:
     @torch.inference_mode()
     def _ask(self, game: ShogiGame, actions: list[int]) -> tuple[list[float], float]:
         device = self._agent.device
-        position = torch.from_numpy(compact_position(game)).to(device)
+        position = torch.from_numpy(game.compact_position()[np.newaxis]).to(device)
         logits, values = self._agent.model(position)
         legal = torch.tensor([actions], device=device)
         policy = legal_policy(logits, legal, torch.tensor([len(actions)], device=device))
         priors: list[float] = policy.log_probs[0].exp().tolist()
         return priors, float(values[0])
-
-
-def compact_position(game: ShogiGame) -> np.ndarray[Any, np.dtype[np.int8]]:
-    """[1, 100] int8: the position as `batch.write_position` writes it."""
-    record: Any = game._game
-    us = game.mover
-    low, high = game.ply & 255, game.ply >> 8 & 255
-    state = [us, game.in_check, min(game.repetitions, 3), low, high]
-    parts = [record.board[us], record.hands[us], record.hands[1 - us], state]
-    position = np.concatenate(parts).astype(np.uint8).view(np.int8)
-    return position.reshape(1, POSITION_BYTES)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -86,15 +87,19 @@ class PPOAgent:
         self.compiles = compile and on_gpu
         self._forward: Any = torch.compile(self.model) if self.compiles else self.model
         self.mixed_precision = mixed_precision and _has_bfloat16(self.device)
-        self.optimizer = torch.optim.AdamW(
-            self.model.parameters(),
-            lr=ppo_config.learning_rate,
-            weight_decay=ppo_config.weight_decay,
-            fused=True,
-        )
         self.generator = torch.Generator().manual_seed(seed)
         self.gradient_source: GradientSource | None = None
         self.version = 0
+
+    @cached_property
+    def optimizer(self) -> torch.optim.AdamW:
+        """Made when something learns: torch takes a second to import what it needs for it."""
+        return torch.optim.AdamW(
+            self.model.parameters(),
+            lr=self.config.learning_rate,
+            weight_decay=self.config.weight_decay,
+            fused=True,
+        )
 
     def copy_for_playing(self) -> PPOAgent:
         """An agent of the same kind with its own weights, to be loaded with others."""

@@ -4,28 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from keisei.core.legal_policy import legal_policy
 from keisei.core.ppo_agent import PPOAgent
 from keisei.play.engine_position import game_of
 from keisei.play.searching import Limits, Line, SearchReport
-from keisei.shogi.batch import (
-    COLOUR,
-    IN_CHECK,
-    OWN_HAND,
-    PLY_HIGH,
-    PLY_LOW,
-    POSITION_BYTES,
-    REPETITIONS,
-    THEIR_HAND,
-)
 from keisei.shogi.policy_output_mapper import PolicyOutputMapper
-from keisei.shogi.sfen import parse_sfen
 from keisei.shogi.shogi_game import ShogiGame
 
 _VISITS = 1000
@@ -63,8 +50,7 @@ class PolicySearch:
     @torch.no_grad()
     def _lines(self, actions: list[int], wanted: int) -> tuple[Line, ...]:
         device = self._agent.device
-        position = torch.from_numpy(compact_position(self._game)).to(device)
-        logits, values = self._agent.model(position)
+        logits, values = self._agent.answer(self._game.compact_position()[np.newaxis])
         legal, counts = torch.tensor([actions], device=device), torch.tensor([len(actions)])
         policy = legal_policy(logits.float(), legal, counts.to(device)).log_probs[0].exp()
         order = policy.argsort(descending=True, stable=True)[:wanted].tolist()
@@ -76,18 +62,3 @@ class PolicySearch:
             )
             for index in order
         )
-
-
-def compact_position(game: ShogiGame) -> NDArray[np.int8]:
-    """[1, 100] int8: the position on the board as networks read it."""
-    record: Any = parse_sfen(game.sfen())[0][0]
-    mover = game.mover
-    position = np.zeros((1, POSITION_BYTES), np.int8)
-    row = position[0]
-    row[:OWN_HAND] = record.board[mover]
-    row[OWN_HAND : OWN_HAND + 7] = record.hands[mover]
-    row[THEIR_HAND : THEIR_HAND + 7] = record.hands[1 - mover]
-    row[COLOUR], row[IN_CHECK], row[REPETITIONS] = mover, game.in_check, min(game.repetitions, 3)
-    ply = np.array([game.ply & 255, game.ply >> 8 & 255], np.uint8).view(np.int8)
-    row[PLY_LOW], row[PLY_HIGH] = ply
-    return position

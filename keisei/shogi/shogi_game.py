@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from keisei.shogi.errors import IllegalMoveError
 from keisei.shogi.judging import (
@@ -105,6 +106,14 @@ class ShogiGame:
     def sfen(self) -> str:
         """The position as SFEN; the move number counts on from that of the start."""
         return format_sfen(self._game, self._start_number + self.ply)
+
+    def compact_position(self) -> NDArray[np.int8]:
+        """[100] int8: the position on the board as `VectorShogi.positions` has it."""
+        game, mover = self._game, self.mover
+        low, high = self.ply & 255, self.ply >> 8 & 255
+        rest = [mover, self.in_check, min(self.repetitions, 3), low, high]
+        parts = [game.board[mover], game.hands[mover], game.hands[1 - mover], rest]
+        return np.concatenate(parts).astype(np.uint8).view(np.int8)
 
     def legal_actions(self) -> list[int]:
         """All legal moves as action numbers, in the order `VectorShogi` gives them."""

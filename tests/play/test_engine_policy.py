@@ -3,24 +3,12 @@
 import numpy as np
 import pytest
 
-from keisei.play.engine_policy import PolicySearch, compact_position
+from keisei.play.engine_policy import PolicySearch
 from keisei.play.searching import Limits
 from keisei.shogi.sfen import START_SFEN
 from keisei.shogi.shogi_game import ShogiGame
 from keisei.shogi.vector_shogi import VectorShogi
 from tests.core.small import small_agent
-
-
-def test_positions_are_the_ones_that_batches_show():
-    games = VectorShogi(1, seed=5, threads=1)
-    game = ShogiGame()
-    for _ in range(300):
-        np.testing.assert_array_equal(compact_position(game), games.positions)
-        action = games.random_actions()
-        games.step(action)
-        game.make_move(int(action[0]))
-        if games.result[0]:
-            break
 
 
 def test_its_best_move_is_the_one_the_network_plays():

@@ -7,6 +7,7 @@ from keisei.shogi.errors import IllegalMoveError, NotationError
 from keisei.shogi.judging import Reason
 from keisei.shogi.sfen import START_SFEN
 from keisei.shogi.shogi_game import ShogiGame
+from keisei.shogi.vector_shogi import VectorShogi
 
 
 def random_game(seed, plies):
@@ -160,3 +161,15 @@ def test_it_prints_as_a_board():
     assert lines[4] == " +p  .  .  .  .  .  .  .  .  c"
     assert lines[-2:] == ["black holds P3G", "black to move"]
     assert str(ShogiGame("4k4/4G4/9/9/9/9/9/9/4K4 w - 1")).endswith("white to move, in check")
+
+
+def test_positions_are_the_ones_that_batches_show():
+    games = VectorShogi(1, seed=5, threads=1)
+    game = ShogiGame()
+    for _ in range(300):
+        np.testing.assert_array_equal(game.compact_position(), games.positions[0])
+        action = games.random_actions()
+        games.step(action)
+        game.make_move(int(action[0]))
+        if games.result[0]:
+            break
