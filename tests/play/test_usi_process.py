@@ -41,7 +41,7 @@ def test_a_whole_conversation(model, tmp_path):
     assert any(line.endswith(f" > {answer}") for line in lines)
 
 
-def test_two_games_against_itself_by_cshogis_client(model, tmp_path):
+def test_twenty_games_against_itself_by_cshogis_client(model, tmp_path, capsys):
     from cshogi import cli
 
     launcher = tmp_path / "keisei engine"
@@ -51,13 +51,16 @@ def test_two_games_against_itself_by_cshogis_client(model, tmp_path):
         str(launcher),
         options1={"Nodes": 20, "Temperature": 100, "Seed": 1},
         options2={"Nodes": 0, "Temperature": 100, "Seed": 2},
-        games=2,
+        games=20,
         byoyomi=2000,
-        draw=60,
+        draw=100,
         keep_process=True,
         print_summary=False,
     )
-    assert result["total"] == 2
+    endings = [line for line in capsys.readouterr().out.splitlines() if line.startswith("まで")]
+    assert len(endings) == result["total"] == 20
+    fouls = ("反則負け", "切れ負け")
+    assert not [line for line in endings if any(foul in line for foul in fouls)]
 
 
 def test_byoyomi_is_kept_beside_a_busy_process(model):
