@@ -1,7 +1,7 @@
-"""float32 as bits inside kernels, and bfloat16, which is its upper half.
+"""float32 in kernels beyond what Numba knows: its bits, bfloat16, and sums in any order.
 
-Numba knows no bfloat16: kernels see such a tensor as uint16. `widened` and `narrowed` let one kernel
-serve arrays of either kind.
+bfloat16 is the upper half of a float32. Kernels see such a tensor as uint16; `widened` and
+`narrowed` let one kernel serve arrays of either kind.
 """
 
 from __future__ import annotations
@@ -61,3 +61,16 @@ def narrowed(typing: Any, value: Any, like: Any) -> Any:
         return builder.trunc(builder.lshr(rounded, _INT32(16)), ir.IntType(16))
 
     return like(types.float32, like), code
+
+
+@intrinsic
+def sum_in_any_order(typing: Any, total: Any, value: Any) -> Any:
+    """The sum of both, where the compiler may add up a loop's values as vectors.
+
+    The order is fixed when it compiles, so that the same sum always has the same bits.
+    """
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.fadd(*arguments, flags=("reassoc", "nsz"))
+
+    return value(value, value), code

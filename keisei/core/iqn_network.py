@@ -68,6 +68,12 @@ class IQNetwork(nn.Module):
         """
         return quantiles(self._weights(), states, taus, self.frequencies, self.wide_type)
 
+    def values(self, states: Tensor, taus: Tensor) -> Tensor:
+        """[B, A] the mean of the quantiles at `taus`, without noise."""
+        layers = (self.seen, self.embedding, self.mixed, self.heads)
+        weights = Weights(*((layer.weight, layer.bias) for layer in layers))
+        return mean_quantiles(weights, states, taus, self.frequencies, self.wide_type)
+
     def _weights(self) -> Weights:
         seen, embedding = ((layer.weight, layer.bias) for layer in (self.seen, self.embedding))
         return Weights(seen, embedding, self.mixed.weights(), self.heads.weights())
@@ -80,12 +86,35 @@ def quantiles(
 
     Of N networks at once every tensor but `frequencies` has one dimension more in front.
     """
+    mixed = _mixed(weights, states, taus, frequencies, wide_type)
+    outputs = _linear(mixed.flatten(-3, -2), weights.heads, torch.float32)
+    return _dueling(outputs.view(*mixed.shape[:-1], -1))
+
+
+def mean_quantiles(
+    weights: Weights, states: Tensor, taus: Tensor, frequencies: Tensor, wide_type: torch.dtype
+) -> Tensor:
+    """[B, A] the mean of `quantiles` over taus.
+
+    Behind the mixed layer all is linear, so that the mean is taken there, of far fewer rows.
+    """
+    mixed = _mixed(weights, states, taus, frequencies, wide_type)
+    return _dueling(_linear(mixed.mean(-2, dtype=torch.float32), weights.heads, torch.float32))
+
+
+def _mixed(
+    weights: Weights, states: Tensor, taus: Tensor, frequencies: Tensor, wide_type: torch.dtype
+) -> Tensor:
+    """[B, Q, L] what goes into the heads."""
     cosines = torch.cos(taus.unsqueeze(-1) * frequencies)
     embedded = _linear(cosines.flatten(-3, -2), weights.embedding, wide_type).relu_()
     seen = _linear(states, weights.seen, wide_type).relu_().unsqueeze(-2)
     product = seen * embedded.view(*taus.shape, -1)
-    mixed = _linear(product.flatten(-3, -2), weights.mixed, wide_type).relu_()
-    outputs = _linear(mixed, weights.heads, torch.float32).view(*product.shape[:-1], -1)
+    return _linear(product.flatten(-3, -2), weights.mixed, wide_type).relu_().view(product.shape)
+
+
+def _dueling(outputs: Tensor) -> Tensor:
+    """[..., A] what actions return, of outputs [..., A + 1]: their advantages, then the value."""
     advantages, values = outputs[..., :-1], outputs[..., -1:]
     dueling: Tensor = values + advantages - advantages.mean(dim=-1, keepdim=True)
     return dueling

@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from keisei.core.iqn_model import IQNModel, Lesson
-from keisei.core.iqn_network import Weights, of_actions, quantile_huber_loss, quantiles
+from keisei.core.iqn_network import (
+    Weights,
+    mean_quantiles,
+    of_actions,
+    quantile_huber_loss,
+    quantiles,
+)
+from keisei.core.iqn_steps import NonFiniteGradientError
+from keisei.core.noisy_linear import layer_noise
 from keisei.core.replay_buffer import Batch
 from keisei.core.stacked_modules import (
     StackedOptimizer,
@@ -42,7 +50,8 @@ class IQNStack:
 
     def __init__(self, models: Sequence[IQNModel]) -> None:
         self._models, self._device = list(models), models[0].device
-        self._most = MOST_TOGETHER if self._device.type == "cpu" else len(models)
+        self._together = self._device.type != "cpu"  # whether lessons are learned so
+        self._most = len(models) if self._together else MOST_TOGETHER
         networks = [model.network for model in models]
         self._parameters = stack_parameters(networks)
         self._targets = stack_parameters([model.target for model in models])
@@ -81,17 +90,15 @@ class IQNStack:
         seen = np.zeros((len(numbers), most, size), np.float32)
         for place, (n, (states, chosen)) in enumerate(asked.items()):
             seen[place, : len(chosen)] = self._models[n].memory.current_state(states)[chosen]
-        weights = _without_noise(self._rows(self._parameters, numbers))
-        values = self._quantiles(weights, self._on_device(seen), self._taus(numbers, 1))
-        best = values.mean(dim=-2).argmax(dim=-1).cpu().numpy()
+        weights, network = _weights(self._rows(self._parameters, numbers)), self._models[0].network
+        asked_at = (self._on_device(seen), self._taus(numbers, 1), network.frequencies)
+        best = mean_quantiles(weights, *asked_at, network.wide_type).argmax(dim=-1).cpu().numpy()
         return {n: best[place, : len(asked[n][1])] for place, n in enumerate(numbers)}
 
     def shares(self, lessons: Mapping[int, Lesson], *, workers: int = 1) -> list[dict[int, Lesson]]:
         """The lessons, in parts that `learn` is fastest with, for so many threads at once.
 
-        Lessons of one length go together, few enough for a processor's cache. Of 16 models, in
-        bfloat16 and with freed memory kept, a step of each took 10.1 ms alone, 8.7 two by two, 7.9
-        four by four and 7.7 eight by eight on one core; in float32, 12.9 alone and 12.2 at best.
+        Lessons of one length go together.
         """
         by_length: dict[int, list[int]] = {}
         for number, lesson in sorted(lessons.items()):
@@ -103,25 +110,41 @@ class IQNStack:
         ]
 
     def learn(self, lessons: Mapping[int, Lesson]) -> dict[int, Figures | Failure]:
-        """What `learn` of each of these models would do; threads may take different shares.
+        """What `learn` of each of these models would do; threads may take different shares."""
+        lengths = {len(lesson) for lesson in lessons.values()}
+        if len(lengths) > 1:
+            raise ValueError(f"lessons of lengths {sorted(lengths)} are learned in several shares")
+        backups = {n: self._models[n].backup() for n in lessons}
+        learn = self._learn_together if self._together else self._learn_in_turn
+        with undone_by_errors(backups.values(), [self._models[n].generator for n in lessons]):
+            outcomes = learn(lessons)
+        for n, outcome in outcomes.items():
+            if isinstance(outcome, Failure):
+                backups[n].restore()
+        return outcomes
+
+    def _learn_in_turn(self, lessons: Mapping[int, Lesson]) -> dict[int, Figures | Failure]:
+        """Model by model: the steps of `IQNSteps` have little overhead that could be shared."""
+        outcomes: dict[int, Figures | Failure] = {}
+        for n, lesson in lessons.items():
+            try:
+                outcomes[n] = self._models[n].learn_without_backup(lesson)
+            except NonFiniteGradientError as error:
+                outcomes[n] = Failure(str(error), "")
+        return outcomes
+
+    def _learn_together(self, lessons: Mapping[int, Lesson]) -> dict[int, Figures | Failure]:
+        """All models step by step at once.
 
         A model that fails computes on beside the others and goes back at the end, so that what they
         compute has the same shapes, and the same bits, as without the failure.
         """
-        numbers, lengths = list(lessons), {len(lesson) for lesson in lessons.values()}
-        if len(lengths) > 1:
-            raise ValueError(f"lessons of lengths {sorted(lengths)} are learned in several shares")
-        backups = {n: self._models[n].backup() for n in numbers}
-        losses, norms = [], []
-        failed: dict[int, Failure] = {}
-        with undone_by_errors(backups.values(), [self._models[n].generator for n in numbers]):
-            for batches in zip(*lessons.values(), strict=True):
-                loss, norm = self._step(numbers, batches, failed)
-                losses.append(loss)
-                norms.append(norm)
-        for n in failed:
-            backups[n].restore()
-        means = zip(numbers, np.mean(losses, 0).tolist(), np.mean(norms, 0).tolist(), strict=True)
+        numbers, failed = list(lessons), dict[int, Failure]()
+        steps = [
+            self._step(numbers, batches, failed) for batches in zip(*lessons.values(), strict=True)
+        ]
+        losses, norms = (np.mean(column, 0).tolist() for column in zip(*steps, strict=True))
+        means = zip(numbers, losses, norms, strict=True)
         return {n: failed.get(n) or self._models[n].figures(loss, norm) for n, loss, norm in means}
 
     def _step(
@@ -184,23 +207,21 @@ class IQNStack:
 
     def _with_noise(self, numbers: list[int], rows: Rows) -> Weights:
         """The weights of one pass, with each model's own noise, drawn in `NoisyLinear`'s order."""
-        noisy = [f"{layer}.{part}" for layer in ("mixed", "heads") for part in ("weight", "bias")]
-        noise = {name: torch.empty(rows[name].shape) for name in noisy}
-        for place, n in enumerate(numbers):
-            for values in noise.values():
-                values[place].normal_(generator=self._models[n].generator)
-        with_noise = {
-            name: torch.addcmul(rows[name], rows[f"{name}_sigma"], values.to(self._device))
-            for name, values in noise.items()
-        }
-        return _without_noise({**rows, **with_noise})
+        with_noise = {}
+        for layer in ("mixed", "heads"):
+            weight, bias = f"{layer}.weight", f"{layer}.bias"
+            noise = [layer_noise(self._models[n].generator, rows[weight][0]) for n in numbers]
+            for name, values in zip((weight, bias), zip(*noise, strict=True), strict=True):
+                sigma = rows[f"{name}_sigma"]
+                with_noise[name] = torch.addcmul(rows[name], sigma, torch.stack(values))
+        return _weights({**rows, **with_noise})
 
     def _quantiles(self, weights: Weights, states: Tensor, taus: Tensor) -> Tensor:
         network = self._models[0].network
         return quantiles(weights, states, taus, network.frequencies, network.wide_type)
 
 
-def _without_noise(rows: Rows) -> Weights:
+def _weights(rows: Rows) -> Weights:
     return Weights(*((rows[f"{name}.weight"], rows[f"{name}.bias"]) for name in Weights._fields))
 
 

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from keisei.core.gaussian_noise import gaussian_noise
+
 INITIAL_SIGMA = 0.017
 
 
@@ -38,12 +40,17 @@ class NoisyLinear(nn.Module):
         """[outputs, inputs] weight and [outputs] bias of one pass, with its noise."""
         if not self.training:
             return self.weight, self.bias
+        weight_noise, bias_noise = layer_noise(self._generator, self.weight)
         return (
-            torch.addcmul(self.weight, self.weight_sigma, self._noise(self.weight)),
-            torch.addcmul(self.bias, self.bias_sigma, self._noise(self.bias)),
+            torch.addcmul(self.weight, self.weight_sigma, weight_noise),
+            torch.addcmul(self.bias, self.bias_sigma, bias_noise),
         )
 
-    def _noise(self, parameter: Tensor) -> Tensor:
-        """Of a parameter's shape; drawn on the CPU, so that it is the same for any device."""
-        noise = torch.empty(parameter.shape).normal_(generator=self._generator)
-        return noise.to(parameter.device)
+
+def layer_noise(generator: torch.Generator, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """For a weight [outputs, inputs] and its bias, the noise of one pass.
+
+    Made on the CPU, so that it is the same for any device.
+    """
+    noise = gaussian_noise(generator, weight.numel() + len(weight)).to(weight.device)
+    return noise[: weight.numel()].view(weight.shape), noise[weight.numel() :]

@@ -153,7 +153,7 @@ class StackedOptimizer:
         state = self._optimizers[number].state
         for parameter in self._parameters[number]:
             if not state.get(parameter):
-                state[parameter] = _first_slots(parameter)
+                state[parameter] = first_slots(parameter)
         return [state[parameter] for parameter in self._parameters[number]]
 
 
@@ -173,7 +173,7 @@ def undone_by_errors(
         raise
 
 
-def _first_slots(parameter: nn.Parameter) -> dict[str, Tensor]:
+def first_slots(parameter: nn.Parameter) -> dict[str, Tensor]:
     """What Adam keeps of a parameter before its first step."""
     return {
         "step": torch.zeros((), device=parameter.device),

@@ -30,9 +30,27 @@ def iqn_models(count=3, *, first=0, **settings):
     ]
 
 
-def stacked(count=3, **settings):
+def stacked(count=3, *, together=False, **settings):
+    """A stack and its models; `together` they learn as on a GPU."""
     models = iqn_models(count, **settings)
-    return models[0].stack(models), models
+    stack = models[0].stack(models)
+    stack._together = together
+    return stack, models
+
+
+class ApartByAutograd(Apart):
+    """Models one after the other that learn with the same operations as `together`."""
+
+    def learn(self, lessons):
+        steps = {n: [self._models[n]._learn(b) for b in lesson] for n, lesson in lessons.items()}
+        return {n: self._models[n].figures(*np.mean(its, axis=0)) for n, its in steps.items()}
+
+
+def apart_from(models, together):
+    return ApartByAutograd(models) if together else Apart(models)
+
+
+both_ways = pytest.mark.parametrize("together", [False, True])
 
 
 def lessons_of(models, who=None, train_steps=1):
@@ -46,11 +64,12 @@ def with_nan(lesson, step=-1):
     return lesson
 
 
+@both_ways
 @pytest.mark.parametrize("settings", [{}, {"layer_size": 40, "learning_rate": 0.01, "tau": 0.1}])
-def test_actions_and_weights_are_those_of_models_apart(settings):
-    stack, models = stacked(**settings)
+def test_actions_and_weights_are_those_of_models_apart(settings, together):
+    stack, models = stacked(together=together, **settings)
     others = iqn_models(**settings)
-    apart = Apart(others)
+    apart = apart_from(others, together)
     assert_equal_actions(play(stack, models, 0), play(apart, others, 0))
     for epoch in range(1, 21):
         figures = stack.learn(lessons_of(models))
@@ -61,13 +80,14 @@ def test_actions_and_weights_are_those_of_models_apart(settings):
         assert_equal_actions(play(stack, models, epoch), play(apart, others, epoch))
 
 
-def test_mixed_precision_changes_little():
-    stack, models = stacked(mixed_precision=True)
+@both_ways
+def test_mixed_precision_changes_little(together):
+    stack, models = stacked(mixed_precision=True, together=together)
     others = iqn_models(mixed_precision=True)
     play(stack, models, 0)
     play(Apart(others), others, 0)
     stack.learn(lessons_of(models, train_steps=20))
-    Apart(others).learn(lessons_of(others, train_steps=20))
+    apart_from(others, together).learn(lessons_of(others, train_steps=20))
     assert_alike(models, others, tolerance=1e-3)
 
 
@@ -80,8 +100,9 @@ def test_nobody_asks_the_networks_where_every_action_is_random():
         assert torch.equal(model.generator.get_state(), stream)
 
 
-def test_some_models_can_act_and_learn_while_the_others_stay_bit_for_bit():
-    stack, models = stacked(4)
+@both_ways
+def test_some_models_can_act_and_learn_while_the_others_stay_bit_for_bit(together):
+    stack, models = stacked(4, together=together)
     others = iqn_models(4)
     before = [bits(model.state()[0]) for model in models]
     actions = play(stack, models, 0, who=[3, 0])
@@ -111,11 +132,12 @@ def test_lessons_of_unequal_lengths_are_learned_in_shares():
     assert_alike(models, others)
 
 
+@both_ways
 @pytest.mark.parametrize("train_steps", [1, 4])
-def test_a_lesson_that_is_not_finite_fails_alone(train_steps):
+def test_a_lesson_that_is_not_finite_fails_alone(train_steps, together):
     results, states = [], []
     for faulty in (False, True):
-        stack, models = stacked(4)
+        stack, models = stacked(4, together=together)
         play(stack, models, 0)
         stack.learn(lessons_of(models))
         lessons, before = lessons_of(models, train_steps=train_steps), learner_bits(models[1])
@@ -133,8 +155,9 @@ def test_a_lesson_that_is_not_finite_fails_alone(train_steps):
     assert learner_bits(models[1]) != before
 
 
-def test_all_lessons_may_fail():
-    stack, models = stacked(2)
+@both_ways
+def test_all_lessons_may_fail(together):
+    stack, models = stacked(2, together=together)
     play(stack, models, 0)
     before = [learner_bits(model) for model in models]
     lessons = lessons_of(models, train_steps=3)
@@ -156,14 +179,16 @@ def test_every_model_has_rows_of_its_own():
     assert [learner_bits(model) for model in models[::2]] == before[::2]
 
 
-def test_stacked_models_go_on_from_a_state_bit_for_bit():
-    stack, models = stacked(3)
+@both_ways
+def test_stacked_models_go_on_from_a_state_bit_for_bit(together):
+    stack, models = stacked(3, together=together)
     play(stack, models, 0)
     stack.learn(lessons_of(models))
     others = iqn_models(3, first=50)
     for model, other in zip(models, others, strict=True):
         other.load_state(*model.state())
     again = others[0].stack(others)
+    again._together = together
     for group, learners in ((stack, models), (again, others)):
         play(group, learners, 1)
         group.learn(lessons_of(learners, train_steps=2))
