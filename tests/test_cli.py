@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from keisei.cli import app, bench_app
 from keisei.shogi.sfen import START_SFEN
+from tests.signals import heed_ctrl_c
 
 KEISEI = Path(sys.executable).parent / "keisei"
 RECORDS = Path(__file__).parent / "shogi" / "notation" / "records"
@@ -163,8 +164,7 @@ def test_ctrl_c_ends_a_long_perft_quietly():
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # A shell's background job ignores Ctrl-C, and so would everything that it starts.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+        preexec_fn=heed_ctrl_c,  # noqa: PLW1509
     )
     time.sleep(3)
     os.kill(process.pid, signal.SIGINT)

@@ -12,6 +12,7 @@ import torch
 from keisei.evaluation.arena import Arena, MatchSettings
 from keisei.shogi.notation.conversion import read_games
 from tests.evaluation.engines import FAKE_ENGINE, fake_spec
+from tests.signals import heed_ctrl_c
 from tests.training.command_line import KEISEI, assert_one_sentence, keisei
 
 CPU = torch.device("cpu")
@@ -97,7 +98,12 @@ def test_ctrl_c_keeps_what_is_finished_ends_the_engines_and_says_how_to_go_on(tm
     folder = tmp_path / "match"
     engine = fake_spec("slow", tmp_path / "mark")
     words = ["evaluate", engine, "--against", "random", "--games", "12", "--save", str(folder)]
-    first = subprocess.Popen([KEISEI, *words], stderr=subprocess.PIPE, text=True)
+    first = subprocess.Popen(
+        [KEISEI, *words],
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heed_ctrl_c,  # noqa: PLW1509
+    )
     games = folder / "games.jsonl"
     deadline = time.monotonic() + 60
     while not games.exists() or not games.read_text():

@@ -12,6 +12,7 @@ from keisei.play.usi_engine import UsiEngine
 from keisei.play.usi_stream import UsiStream
 from keisei.training.checkpoints import CheckpointStore
 from tests.core.small import SMALL_MODEL, small_agent
+from tests.signals import heed_ctrl_c
 
 KEISEI = [sys.executable, "-c", "from keisei.cli import main; main()"]
 PATIENCE_S = 250.0
@@ -106,6 +107,7 @@ def engine_process(*arguments, **options):
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        preexec_fn=heed_ctrl_c,  # noqa: PLW1509
         **options,
     )
     talk = Talk(process.stdin, process.stdout)

@@ -317,7 +317,8 @@ class TestFaults:
     )
     def test_they_change_no_bit(self, expected, what, words, tmp_path):
         fault = Fault(tmp_path / "happened", what)
-        with Learner(3, helper_main=fault, timeout=1.0) as learner:
+        patience = 1.0 if what == "SIGSTOP" else 60.0
+        with Learner(3, helper_main=fault, timeout=patience) as learner:
             lost = processes_of(learner.helpers)
             figures = [learner.update(rollout(seed)) for seed in (1, 2)]
             assert (figures, learner.everything()) == expected

@@ -100,8 +100,9 @@ def test_kills_at_random_times_change_nothing():
 
 
 def kill_at_random_times(workers, enough):
-    moments = random.Random(5)
-    while not enough.wait(moments.uniform(0.0, 0.3)):
+    moments, longest = random.Random(5), 0.3
+    while not enough.wait(moments.uniform(0.0, longest)):
+        longest *= 1.1  # on a busy machine a worker may need longer than that to start
         pid = moments.choice(workers).pid
         if pid is not None:
             with suppress(ProcessLookupError):
