@@ -24,7 +24,7 @@ from keisei.shogi.batch import POSITION_BYTES
 from keisei.shogi.judging import Reason
 from keisei.training.opponent_pool import OpponentPool
 from keisei.training.parallel.experience_collector import (
-    CollectorReport,
+    PlaysHere,
     join_states,
     split_state,
 )
@@ -40,7 +40,7 @@ def device_groups(config: Config) -> list[Group]:
     return [Group(sum(sizes[:n]), size) for n, size in enumerate(sizes) if size]
 
 
-class DeviceCollector:
+class DeviceCollector(PlaysHere):
     """Plays all games with the learner's own network, on its device."""
 
     def __init__(
@@ -80,19 +80,6 @@ class DeviceCollector:
                 then[1].ask(rollout, then[0])
         return np.concatenate([group.last_values() for group in self._groups]), statistics
 
-    def synchronize_models(self) -> None:
-        """Nothing to do: the games are played by the learner's own network."""
-
-    def pause(self) -> None:
-        """Nothing to do: nothing is played but in `collect`."""
-
-    def resume(self) -> None:
-        """Nothing to do."""
-
-    def report(self) -> CollectorReport:
-        """Nothing beyond what each rollout tells."""
-        return CollectorReport()
-
     def board(self) -> str:
         """The last game, as text."""
         return board_of(self._groups[-1].self_play.state())
@@ -106,9 +93,6 @@ class DeviceCollector:
         sizes = [group.self_play.games.num_games for group in self._groups]
         for group, part in zip(self._groups, split_state(state, sizes), strict=True):
             group.self_play.load_state(part)
-
-    def close(self) -> None:
-        """Nothing was started."""
 
 
 class _DeviceGroup:

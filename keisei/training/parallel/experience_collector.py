@@ -68,7 +68,27 @@ class ExperienceCollector(Protocol[Rollout_contra]):
         """End what was started."""
 
 
-class SerialCollector:
+class PlaysHere:
+    """What is simple for a collector that plays in this process, with the learner's own network."""
+
+    def synchronize_models(self) -> None:
+        """Nothing to do: the games are played by the learner's own network."""
+
+    def pause(self) -> None:
+        """Nothing to do: nothing is played but in `collect`."""
+
+    def resume(self) -> None:
+        """Nothing to do."""
+
+    def report(self) -> CollectorReport:
+        """Nothing beyond what each rollout tells."""
+        return CollectorReport()
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+
+class SerialCollector(PlaysHere):
     """Plays the groups in this process, one after the other."""
 
     def __init__(
@@ -100,19 +120,6 @@ class SerialCollector:
             last_values.append(values)
         return np.concatenate(last_values), statistics
 
-    def synchronize_models(self) -> None:
-        """Nothing to do: the games are played by the learner's own network."""
-
-    def pause(self) -> None:
-        """Nothing to do: nothing is played but in `collect`."""
-
-    def resume(self) -> None:
-        """Nothing to do."""
-
-    def report(self) -> CollectorReport:
-        """Nothing beyond what each rollout tells."""
-        return CollectorReport()
-
     def board(self) -> str:
         """The last game, as text."""
         return board_of(self.groups[-1].state())
@@ -126,9 +133,6 @@ class SerialCollector:
         sizes = [group.games.num_games for group in self.groups]
         for group, part in zip(self.groups, split_state(state, sizes), strict=True):
             group.load_state(part)
-
-    def close(self) -> None:
-        """Nothing was started."""
 
 
 def join_states(states: list[GamesState]) -> GamesState:
