@@ -3,7 +3,7 @@
     python scripts/plot_learning.py
 
 needs matplotlib (extra `dev`). docs/data/laptop_sweep.jsonl holds figures averaged over a tenth of
-each run; the other files are from `metrics.jsonl` of runs, every third update (gpu_run) or averaged
+each run; the other files are from `metrics.jsonl` of runs, every fourth update (gpu_run) or averaged
 over sixteen (laptop_seed*).
 """
 
@@ -60,7 +60,7 @@ def main() -> None:
     seeds = sorted((DOCS / "data").glob("laptop_seed*.jsonl"))
     runs = {path.stem.removeprefix("laptop_"): read(path.name) for path in seeds}
     draw(runs, "configs/shogi-laptop.yaml", "laptop_runs.png")
-    draw({"6x96": read("gpu_run.jsonl")}, "configs/shogi-gpu.yaml on an H200", "gpu_run.png")
+    draw({"10x128": read("gpu_run.jsonl")}, "configs/shogi-gpu.yaml on an H200", "gpu_run.png")
 
 
 if __name__ == "__main__":
