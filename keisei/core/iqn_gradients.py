@@ -67,6 +67,7 @@ class IQNGradients:
     ) -> float:
         """What `IQNModel.loss` gives, with the same random numbers; fills `gradient`."""
         states, quantiles = self._shape
+        self._check(batch.actions)
         chances = [Chance.drawn(generator, count, quantiles) for count in (states, 1, 1)]
         self._states.tensor[:states] = torch.from_numpy(batch.states)
         self._states.tensor[states:] = torch.from_numpy(batch.next_states)
@@ -77,6 +78,12 @@ class IQNGradients:
         loss = quantile_huber_gradient(self._predicted, chances[0].taus, self._aims, self._slopes)
         self._go_back(batch.actions)
         return float(loss)
+
+    def _check(self, actions: NDArray[np.int64]) -> None:
+        """Kernels look at no bounds: an action that there is not would read what lies beside."""
+        count = len(self._dueling[1])
+        if actions.min() < 0 or actions.max() >= count:
+            raise IndexError(f"actions are from 0 to {count - 1}, not {actions.tolist()}")
 
     def _aim(
         self, network: NetworkArrays, target: NetworkArrays, batch: Batch, chances: list[Chance]

@@ -152,10 +152,11 @@ class TrainingLoopManager:
             for opponent in settings.opponents
         ]
         for result in evaluations:
-            self._tell_of(result)
             self._save_games(result)
+        told = list(evaluations)
         if settings.ladder_games:
-            self._tell_of(self._rater(trainer.agent, games=settings.ladder_games, seed=seed))
+            told.append(self._rater(trainer.agent, games=settings.ladder_games, seed=seed))
+        self._tell_of(told)
         trainer.evaluated_at = trainer.updates
         score = sum(result.figures["win_rate"] for result in evaluations)
         if trainer.best_score is None or score > trainer.best_score:
@@ -163,11 +164,17 @@ class TrainingLoopManager:
             self._store.mark_best(self._store.save(trainer.updates, *trainer.state()))
         self._display.show(self._snapshot())
 
-    def _tell_of(self, result: Evaluation) -> None:
-        updates, name = self._trainer.updates, _name_of(result)
-        self._evaluations.append(f"update {updates}: {result.line}")
-        figures = {f"evaluation/{name}/{key}": value for key, value in result.figures.items()}
-        self._metrics.log(updates, figures)
+    def _tell_of(self, results: list[Evaluation]) -> None:
+        updates = self._trainer.updates
+        self._evaluations += [f"update {updates}: {result.line}" for result in results]
+        self._metrics.log(
+            updates,
+            {
+                f"evaluation/{_name_of(result)}/{name}": value
+                for result in results
+                for name, value in result.figures.items()
+            },
+        )
 
     def _save_games(self, result: Evaluation) -> None:
         self._folder.games.mkdir(exist_ok=True)

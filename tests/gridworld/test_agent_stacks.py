@@ -11,7 +11,7 @@ from keisei.gridworld.model import ScriptedModel
 from keisei.gridworld.stack import Failure
 from tests.gridworld.learning_doubles import Classroom, Pupil
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(240)
 STATES = np.zeros((2, 3), np.float32)
 
 

@@ -15,7 +15,7 @@ from tests.gridworld.learning_doubles import (
     wait_for,
 )
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(240)
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from tests.gridworld.parallel_games import (
     run_of,
 )
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(240)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -21,7 +21,7 @@ from tests.gridworld.learning_doubles import (
 from tests.gridworld.parallel_games import BESIDE, MODES, pupils_game
 from tests.gridworld.small_worlds import Coin, Hedge, Meadow, MeadowRules, Thorn, Walker
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(240)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -35,7 +35,7 @@ from tests.gridworld.parallel_games import (
 )
 from tests.gridworld.small_worlds import Diary, Meadow, MeadowRules, handing_out
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(240)
 SWITCHES = list(itertools.product([False, True], repeat=2))
 """parallel_actions and parallel_training."""
 

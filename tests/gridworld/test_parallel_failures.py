@@ -26,7 +26,7 @@ from tests.gridworld.parallel_games import (
 )
 from tests.gridworld.small_worlds import Diary, Meadow, MeadowRules, handing_out
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(240)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -10,7 +10,7 @@ from tests.core.small import one_thread
 from tests.gridworld.learning_doubles import LEARNERS, Classroom, Pupil, parallel_game
 from tests.gridworld.parallel_games import BESIDE, pupils_game
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(240)
 
 
 class Bars:

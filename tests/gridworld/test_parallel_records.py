@@ -7,7 +7,7 @@ from tests.gridworld.learning_doubles import Classroom, Pupil, TiredMeadow, para
 from tests.gridworld.parallel_games import BESIDE, pupils_game
 from tests.gridworld.small_worlds import handing_out
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(240)
 
 
 def test_rests_grow_with_failures_in_a_row_and_end_with_a_lesson():

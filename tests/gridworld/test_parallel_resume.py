@@ -30,7 +30,7 @@ from tests.gridworld.parallel_games import (
     state_bits,
 )
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(240)
 
 
 @pytest.fixture(scope="module", autouse=True)

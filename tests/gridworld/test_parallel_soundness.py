@@ -21,7 +21,7 @@ from tests.gridworld.parallel_games import (
     BESIDE,
 )
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(240)
 
 
 @pytest.fixture(scope="module", autouse=True)

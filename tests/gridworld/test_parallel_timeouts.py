@@ -21,7 +21,7 @@ from tests.gridworld.learning_doubles import (
 )
 from tests.gridworld.parallel_games import MODES, pupils_game, rooms_game
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(240)
 SOON = 0.5
 """Seconds after which a lesson is abandoned; others take a few milliseconds."""
 

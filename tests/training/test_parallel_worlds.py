@@ -21,7 +21,7 @@ from tests.gridworld.learning_doubles import threads_called
 from tests.training.command_line import assert_same_end, logged_updates, newest, saved_updates
 from tests.training.small_run import InterruptingDisplay
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(240)
 TINY = [
     "treasurehunt",
     "rules.height=7",
