@@ -3,8 +3,8 @@
     python scripts/plot_learning.py
 
 needs matplotlib (extra `dev`). docs/data/laptop_sweep.jsonl holds figures averaged over a tenth of
-each run; the other files are from `metrics.jsonl` of runs, every fourth update (gpu_run) or averaged
-over sixteen (laptop_seed*).
+each run; the other files are from `metrics.jsonl` of runs, every fourth update (gpu_run) or
+averaged over sixteen (laptop_seed*).
 """
 
 from __future__ import annotations
