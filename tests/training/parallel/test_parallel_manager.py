@@ -21,6 +21,8 @@ from tests.training.parallel.conftest import wait_until
 
 pytestmark = pytest.mark.usefixtures("nothing_stays_behind")
 
+HELD_AT = 45  # in the middle of the second rollout of 30 plies
+
 
 @pytest.fixture(scope="module", autouse=True)
 def _one_thread():
@@ -33,13 +35,16 @@ def pids(learner):
 
 
 def work_and_count_plies(setup):
-    """A slow worker that adds a byte to a file with every ply."""
+    """A worker that adds a byte to a file with every ply, and waits once for the file `go`."""
     play_one_step = SelfPlay._play_one_step
+    played = setup.log_path.with_suffix(f".{setup.number}")
+    played.touch()
 
     def play_and_count(self, *arguments):
-        time.sleep(0.02)
+        while played.stat().st_size == HELD_AT and not setup.log_path.with_suffix(".go").exists():
+            time.sleep(0.01)
         play_one_step(self, *arguments)
-        with setup.log_path.with_suffix(f".{setup.number}").open("ab") as file:
+        with played.open("ab") as file:
             file.write(b".")
 
     SelfPlay._play_one_step = play_and_count
@@ -81,21 +86,17 @@ def test_paused_workers_play_nothing_until_they_are_resumed(use_shared_memory, t
     def plies():
         return [path.stat().st_size for path in sorted(tmp_path.glob("run.[01]"))]
 
-    def nothing_is_played():
-        before = plies()
-        time.sleep(0.3)
-        return plies() == before
-
     with learner:
         learner.collect()
-        before = sum(plies())
-        wait_until(lambda: sum(plies()) > before, seconds=30)
+        wait_until(lambda: plies() == [HELD_AT, HELD_AT], seconds=30)
         learner.collector.pause()
-        wait_until(nothing_is_played, seconds=30)
-        paused = plies()
-        assert any(count % 30 for count in paused)  # in the middle of a rollout
+        log.with_suffix(".go").touch()
+        # Not to the end of the rollout: only the ply that each was about to play.
+        wait_until(lambda: plies() == [HELD_AT + 1, HELD_AT + 1], seconds=30)
+        time.sleep(0.5)
+        assert plies() == [HELD_AT + 1, HELD_AT + 1]
         learner.collector.resume()
-        wait_until(lambda: sum(plies()) > sum(paused) + 3, seconds=30)
+        wait_until(lambda: min(plies()) > HELD_AT + 4, seconds=30)
         learner.collect()
 
 
