@@ -54,12 +54,11 @@ SFENS = (
 
 
 class Fuzzer:
-    """Makes lines, and knows what position the next `go` is about."""
+    """Makes lines, and counts them by kind."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
         self._positions = [self._position() for _ in range(2000)]
-        self.game: ShogiGame | None = ShogiGame(max_moves=None)
         self.said: Counter[str] = Counter()
 
     def lines(self) -> Iterator[bytes]:
@@ -78,13 +77,6 @@ class Fuzzer:
             if parsed(line) is not Word.QUIT:
                 self.said[make.__name__] += 1
                 yield line
-
-    def follow(self, command: Position) -> None:
-        """Remember the position, None if it is none."""
-        try:
-            self.game = game_of(command.sfen, command.moves)
-        except ValueError:
-            self.game = None
 
     def _any_position(self) -> bytes:
         return self._random.choice(self._positions)
@@ -131,6 +123,14 @@ class Fuzzer:
 
     def _bytes(self) -> bytes:
         return self._random.randbytes(self._random.randrange(60))
+
+
+def _game_at(position: Position) -> ShogiGame | None:
+    """None where a `position` is none."""
+    try:
+        return game_of(position.sfen, position.moves)
+    except ValueError:
+        return None
 
 
 def parsed(line: bytes) -> Command | None:
@@ -188,14 +188,15 @@ def fuzz(player: EnginePlayer, lines: int, seed: int) -> tuple[Counter[str], Cou
     engine = threading.Thread(target=UsiEngine(stream, lambda: player).run, daemon=True)
     engine.start()
     fuzzer, referee = Fuzzer(seed), Referee(to_engine, from_engine)
+    position = Position()
     for line in islice(fuzzer.lines(), lines):
         command = parsed(line)
         referee.say(line)
         if isinstance(command, Position):
-            fuzzer.follow(command)
+            position = command
         elif isinstance(command, Go):
             referee.say(b"stop")  # else one that is infinite would never be answered
-            referee.check_answer(command, fuzzer.game)
+            referee.check_answer(command, _game_at(position))
     referee.close()
     engine.join(60)
     if engine.is_alive():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -50,18 +51,27 @@ class EnginePlayer:
         self._agent = agent
         self._made_of: tuple[object, ...] | None = None
         self._searcher: Searcher = PolicySearch(agent)
+        self._warm: set[type[Searcher]] = set()
         self._mates = MateSearch()
         self._random = np.random.default_rng(0)
 
     def get_ready(self, options: Options) -> None:
-        """Make what the options ask for, and use it once, so that the first move is not slower."""
+        """Make what the options ask for; the first of its kind is used once.
+
+        So the first move is not slower than others. More threads than cores are none.
+        """
         made_of = _what_makes_a_searcher(options)
         if made_of == self._made_of:
             return
-        torch.set_num_threads(options.threads)
+        torch.set_num_threads(min(options.threads, os.cpu_count() or 1))
         self._random = np.random.default_rng(options.seed)
         self._searcher = _searcher(self._agent, options)
         self._made_of = made_of
+        if type(self._searcher) not in self._warm:
+            self._warm_up()
+            self._warm.add(type(self._searcher))
+
+    def _warm_up(self) -> None:
         start = Position().sfen
         self._mates.mate_in(start, nodes=1)
         self._searcher.set_position(start, [])

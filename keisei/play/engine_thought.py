@@ -59,9 +59,14 @@ class Thought:
         left = None
         if self._time is not None and self._may_answer.is_set():
             left = max(self._time.deadline - self._elapsed(), 0.0)
-        nodes = min(self.options.nodes, UNLIMITED_NODES if self.go.nodes is None else self.go.nodes)
-        depth = None if self.go.depth is None else max(self.go.depth, 1)
-        return Limits(nodes=max(nodes, 1), seconds=left, depth=depth, stop=self.is_over)
+        asked = UNLIMITED_NODES if self.go.nodes is None else self.go.nodes
+        nodes = max(min(self.options.nodes, asked), 1)
+        return Limits(
+            nodes=None if nodes == UNLIMITED_NODES else nodes,
+            seconds=left,
+            depth=None if self.go.depth is None else max(self.go.depth, 1),
+            stop=self.is_over,
+        )
 
     def seconds_for_mate(self) -> float | None:
         """What is left to look for a mate; None is for ever."""

@@ -13,7 +13,7 @@ from keisei.core.ppo_agent import PPOAgent
 from keisei.play.leaf_evaluation import evaluate_leaves
 from keisei.play.mate_kernels import new_mate_room
 from keisei.play.search_kernels import LeafMates, Leaves, gather_leaves
-from keisei.play.search_tree import ROOT, Selection, new_trees
+from keisei.play.search_tree import EDGE, ROOT, Selection, new_trees
 from keisei.play.tree_answers import keep_subtree, take_answers
 from keisei.shogi.batch import POSITION_BYTES, Games, Rules
 from keisei.shogi.judging import Declaration
@@ -57,7 +57,8 @@ class Forest:
         self._legal = np.zeros((trees, MAX_LEGAL_MOVES), np.uint16)
         self._room = new_mate_room(_LEAF_TABLE_BITS)
         self._places = np.zeros(nodes, np.int32)
-        self._spare = np.zeros_like(self.trees.edges[0])
+        # Memory of `zeros`, unlike that of `zeros_like`, is taken only where it is used.
+        self._spare = np.zeros(self.trees.edges.shape[1], EDGE).view(np.recarray)
         self._leaves = _new_leaves(trees * most_leaves)
         self._games = _new_games(trees, settings.max_moves)
         self._rules = Rules(settings.max_moves, int(settings.declaration), 0.0, 0, 0.0, 0)

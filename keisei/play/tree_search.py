@@ -18,6 +18,8 @@ from keisei.shogi.sfen import START_SFEN
 
 _VISITS_A_LEAF = 8
 """A batch is as many leaves as one in so many visits: early leaves decide where later ones go."""
+_LONGEST_STEP_S = 0.05
+"""How long a batch should take at most where a clock runs or `stop` may come."""
 _MATE_SHARE = 0.1
 """Of the seconds of a search that may go to the mate search before it."""
 
@@ -45,6 +47,7 @@ class TreeSearch:
             agent, settings or SearchSettings(), trees=1, nodes=tree_nodes, most_leaves=batch
         )
         self._batch = batch
+        self._leaves_in_time = batch
         self._mate_nodes = mate_nodes
         self._mates = MateSearch()
         self._known_mate: MateAnswer | None = None
@@ -130,7 +133,13 @@ class TreeSearch:
         wanted = min(max(visits // _VISITS_A_LEAF, 1), self._batch)
         if limits.nodes is not None:
             wanted = min(wanted, limits.nodes - int(trees.counts.descents[0]))
-        self._forest.grow(np.array([wanted]))
+        if limits.nodes is None or limits.seconds is not None:
+            wanted = min(wanted, self._leaves_in_time)
+        began = time.perf_counter()
+        leaves = self._forest.grow(np.array([wanted]))
+        if leaves:
+            pace = leaves / (time.perf_counter() - began)
+            self._leaves_in_time = max(int(pace * _LONGEST_STEP_S), 1)
 
     def _is_over(self, limits: Limits, start: float) -> bool:
         trees = self._forest.trees

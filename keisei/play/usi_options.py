@@ -23,7 +23,7 @@ class Options:
     temperature_plies: int = 30
     declaration: str = "27"
     resign_value: int = NEVER_RESIGNS
-    margin_ms: int = 200
+    margin_ms: int = 300
     seed: int = 0
     threads: int = 1
 

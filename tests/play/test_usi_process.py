@@ -5,10 +5,12 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from keisei.play.model_choice import choose_model
 from keisei.play.usi_launcher import write_launcher
 from keisei.shogi.shogi_game import ShogiGame
 from tests.play.usi_talk import KEISEI, PATIENCE_S, engine_process, save_small_model
@@ -63,25 +65,39 @@ def test_twenty_games_against_itself_by_cshogis_client(model, tmp_path, capsys):
     assert not [line for line in endings if any(foul in line for foul in fouls)]
 
 
-def test_byoyomi_is_kept_beside_a_busy_process(model):
-    byoyomi = 0.5
-    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+def seconds_of_moves(model, count):
+    """Play both sides of games at 2 s a move; how long each answer took."""
+    taken, moves = [], []
+    with engine_process(model) as (_, talk):
+        talk.say("usi", "isready")
+        talk.hear("readyok")
+        while len(taken) < count:
+            before = time.monotonic()
+            answer = talk.ask(
+                " ".join(["position startpos moves", *moves]), "go btime 0 wtime 0 byoyomi 2000"
+            )
+            taken.append(time.monotonic() - before)
+            moves.append(answer.split()[1])
+            if moves[-1] in ("resign", "win"):
+                moves = []
+    return taken
+
+
+def test_two_seconds_are_kept_in_two_hundred_moves_under_load():
+    """Four engines with the packaged network, beside as many busy processes as there are cores."""
+    busy = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        for _ in range(os.cpu_count() or 1)
+    ]
     try:
-        with engine_process(model) as (_, talk):
-            talk.say("usi", "isready")
-            talk.hear("readyok")
-            moves = []
-            for _ in range(6):
-                before = time.monotonic()
-                answer = talk.ask(
-                    " ".join(["position startpos moves", *moves]),
-                    f"go btime 0 wtime 0 byoyomi {byoyomi * 1000:.0f}",
-                )
-                assert time.monotonic() - before < byoyomi
-                moves.append(answer.split()[1])
+        with ThreadPoolExecutor(4) as pool:
+            taken = list(pool.map(seconds_of_moves, [choose_model(None)] * 4, [50] * 4))
     finally:
-        busy.kill()
-        busy.wait()
+        for process in busy:
+            process.kill()
+            process.wait()
+    assert [len(times) for times in taken] == [50] * 4
+    assert max(max(times) for times in taken) < 2.0
 
 
 def test_quit_ends_it_in_the_middle_of_a_search(model):
