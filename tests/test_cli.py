@@ -12,7 +12,8 @@ import psutil
 import pytest
 from typer.testing import CliRunner
 
-from keisei.cli import app, bench_app
+from keisei.bench.verbs import bench_app
+from keisei.cli import app
 from keisei.shogi.sfen import START_SFEN
 from tests.signals import heed_ctrl_c
 
