@@ -4,7 +4,8 @@
 
 needs matplotlib (extra `dev`). docs/data/laptop_sweep.jsonl holds figures averaged over a tenth of
 each run; the other files are from `metrics.jsonl` of runs, every fourth update (gpu_run) or
-averaged over sixteen (laptop_seed*).
+averaged over sixteen (laptop_seed*). gpu_ratings.jsonl holds what `keisei ladder` said of
+checkpoints, with the GPU minutes, starts included, and the games that they had cost.
 """
 
 from __future__ import annotations
@@ -51,6 +52,25 @@ def draw(curves: dict[str, list[dict[str, Any]]], title: str, target: str) -> No
     figure.savefig(DOCS / "images" / target, dpi=110)
 
 
+def draw_ratings(lines: list[dict[str, Any]], target: str) -> None:
+    """The rating over GPU minutes and over games, with its 95% interval, a line for each run."""
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4), sharey=True, layout="constrained")
+    for name in dict.fromkeys(line["run"] for line in lines):
+        points = [line for line in lines if line["run"] == name]
+        ratings = [line["rating"] for line in points]
+        below = [line["rating"] - line["low"] for line in points]
+        above = [line["high"] - line["rating"] for line in points]
+        for axis, key, unit in zip(axes, ("gpu_minutes", "games"), (1, 1e6), strict=True):
+            places = [line[key] / unit for line in points]
+            axis.errorbar(places, ratings, yerr=(below, above), marker="o", capsize=3, label=name)
+    for axis, label in zip(axes, ("GPU minutes", "million games"), strict=True):
+        axis.set_xlabel(label)
+        axis.grid(alpha=0.3)
+    axes[0].set_ylabel("rating")
+    axes[0].legend(fontsize=7)
+    figure.savefig(DOCS / "images" / target, dpi=110)
+
+
 def main() -> None:
     """All pictures."""
     sweep: dict[str, list[dict[str, Any]]] = defaultdict(list)
@@ -61,6 +81,7 @@ def main() -> None:
     runs = {path.stem.removeprefix("laptop_"): read(path.name) for path in seeds}
     draw(runs, "configs/shogi-laptop.yaml", "laptop_runs.png")
     draw({"10x128": read("gpu_run.jsonl")}, "configs/shogi-gpu.yaml on an H200", "gpu_run.png")
+    draw_ratings(read("gpu_ratings.jsonl"), "gpu_ratings.png")
 
 
 if __name__ == "__main__":
