@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from keisei.config_schema import ModelConfig, PPOConfig
 from keisei.core.experience_buffer import ExperienceBuffer
+from keisei.core.half_copy import HalfCopy
 from keisei.core.legal_policy import choose_moves, played_moves
 from keisei.core.legal_pool import padded_width
 from keisei.core.minibatch import Lesson, Minibatch, lesson_of, minibatch_of, own_steps
@@ -87,6 +88,7 @@ class PPOAgent:
         self.compiles = compile and on_gpu
         self._forward: Any = torch.compile(self.model) if self.compiles else self.model
         self.mixed_precision = mixed_precision and _has_bfloat16(self.device)
+        self._half = HalfCopy(self.model) if self.mixed_precision and not on_gpu else None
         self.generator = torch.Generator().manual_seed(seed)
         self.gradient_source: GradientSource | None = None
         self.version = 0
@@ -175,9 +177,8 @@ class PPOAgent:
     @torch.no_grad()
     def answer(self, positions: NDArray[np.int8]) -> tuple[Tensor, Tensor]:
         """Logits [B, 2187] and values [B] of positions [B, 100], on the agent's device."""
-        with self.autocast():  # not compiled: every match would compile its batch sizes
-            logits, values = self.model(torch.from_numpy(positions).to(self.device))
-        return logits, values
+        # Not compiled: every match would compile its batch sizes.
+        return self._pass(self.model, torch.from_numpy(positions).to(self.device))
 
     @torch.no_grad()
     def evaluate_positions(self, positions: NDArray[np.int8]) -> NDArray[np.float32]:
@@ -270,17 +271,36 @@ class PPOAgent:
 
     def gradients(self, lesson: Lesson, chosen: NDArray[np.int64]) -> dict[str, Tensor]:
         """Set the gradient of every parameter for the steps `chosen` [N]; the losses, by name."""
-        losses = self.losses(minibatch_of(lesson, chosen, self.device), lesson.entropy_weight)
-        self.optimizer.zero_grad(set_to_none=True)
-        losses["loss"].backward()  # type: ignore[no-untyped-call]
+        minibatch = minibatch_of(lesson, chosen, self.device)
+        return self.gradients_of(minibatch, lesson.entropy_weight)
+
+    def gradients_of(self, minibatch: Minibatch, entropy_weight: float) -> dict[str, Tensor]:
+        """Set the gradient of every parameter for a minibatch; the losses, by name."""
+        losses = self.losses(minibatch, entropy_weight)
+        self._backward(losses["loss"])
         return {name: value.detach() for name, value in losses.items()}
 
     def losses(self, minibatch: Minibatch, entropy_weight: float) -> dict[str, Tensor]:
         """The clipped objective and its parts, differentiable in "loss"."""
-        with self.autocast():
-            logits, values = self._forward(minibatch.positions)
+        logits, values = self._pass(self._forward, minibatch.positions)
         played = played_moves(logits, minibatch.legal, minibatch.counts, minibatch.actions)
         return ppo_losses(played, values, minibatch, self.config, entropy_weight)
+
+    def _pass(self, network: Any, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits and values by a form of the model, in the agent's arithmetic."""
+        if self._half is not None:
+            return self._half(positions)
+        with self.autocast():
+            logits, values = network(positions)
+        return logits, values
+
+    def _backward(self, loss: Tensor) -> None:
+        """Set the gradients of the model's parameters."""
+        if self._half is not None:
+            self._half.backward(loss)
+        else:
+            self.optimizer.zero_grad(set_to_none=True)
+            loss.backward()  # type: ignore[no-untyped-call]
 
     def _learn(self, lesson: Lesson, chosen: NDArray[np.int64]) -> dict[str, Tensor]:
         """Take one gradient step, unless something is not a number."""
@@ -295,15 +315,12 @@ class PPOAgent:
     @torch.no_grad()
     def forward_only(self, positions: Tensor) -> None:
         """The network's part of choosing moves, for benchmarks."""
-        with self.autocast():
-            self._forward(positions)
+        self._pass(self._forward, positions)
 
     def forward_and_backward(self, positions: Tensor) -> None:
         """The network's part of learning, for benchmarks; the weights do not change."""
-        with self.autocast():
-            logits, values = self._forward(positions)
-        (logits.mean() + values.mean()).backward()
-        self.optimizer.zero_grad(set_to_none=True)
+        logits, values = self._pass(self._forward, positions)
+        self._backward(logits.mean() + values.mean())
 
 
 def _laid_out_like(parameter: Tensor, value: Tensor) -> Tensor:

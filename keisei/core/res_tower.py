@@ -74,7 +74,7 @@ class ActorCriticResTower(nn.Module):
 
     def forward(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """[B, 100] int8 -> logits [B, 2187] and values [B] in [-1, 1], both float32."""
-        x = self.features.expand(positions, dtype=_arithmetic(positions.device.type))
+        x = self.features.expand(positions, dtype=_arithmetic(self.stem.weight))
         x = x.contiguous(memory_format=torch.channels_last)
         x = self.blocks(functional.relu(self.stem(x)))
         logits = self.policy(x).flatten(1)
@@ -83,11 +83,11 @@ class ActorCriticResTower(nn.Module):
         return logits.float(), torch.tanh(value.float())
 
 
-def _arithmetic(device_type: str) -> torch.dtype:
-    """The type that convolutions compute in."""
-    if torch.is_autocast_enabled(device_type):
-        return torch.get_autocast_dtype(device_type)
-    return torch.float32
+def _arithmetic(weight: Tensor) -> torch.dtype:
+    """The type that convolutions with this weight compute in."""
+    if torch.is_autocast_enabled(weight.device.type):
+        return torch.get_autocast_dtype(weight.device.type)
+    return weight.dtype
 
 
 def model_factory(
