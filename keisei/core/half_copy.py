@@ -18,8 +18,8 @@ class HalfCopy:
 
     def __init__(self, model: nn.Module) -> None:
         self._copy = deepcopy(model).to(torch.bfloat16)
-        self._weights = list(model.parameters())
-        self._cast = list(self._copy.parameters())
+        self._weights: list[Tensor] = list(model.parameters())
+        self._cast: list[Tensor] = list(self._copy.parameters())
 
     def __call__(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """What the network says; differentiable, by `backward`."""
