@@ -20,7 +20,7 @@ train: .venv/ready  ## self-play shogi with the laptop config; ARGS="seed=2 ..."
 
 test: lint  ## lint, all tests, then the rules once more uncompiled for their coverage
 	$(BIN)/coverage erase
-	$(BIN)/coverage run --parallel-mode -m pytest -n 2 --dist loadfile
+	$(BIN)/coverage run --parallel-mode -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 	NUMBA_DISABLE_JIT=1 $(BIN)/coverage run --parallel-mode -m pytest -n 2 -m uncompiled
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --include='keisei/shogi/*' --fail-under=95

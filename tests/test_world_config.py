@@ -17,17 +17,6 @@ from keisei.config_reference import settings as settings_of
 from keisei.config_schema import Config
 from keisei.world_config import LearnerConfig, WorldConfig
 
-
-@pytest.fixture
-def config_file(tmp_path):
-    def write(text):
-        path = tmp_path / "run.yaml"
-        path.write_text(text)
-        return path
-
-    return write
-
-
 # What is read
 
 

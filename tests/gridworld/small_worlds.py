@@ -122,6 +122,9 @@ class MeadowRules:
     window: int = 3
 
 
+STILL = MeadowRules(coin_chance=0.0)
+
+
 class Meadow(Environment):
     """Walkers who collect coins between hedges."""
 
@@ -156,3 +159,11 @@ class Meadow(Environment):
     def populate_environment(self):
         self.world.place(Hedge, self.world.border())
         self.scatter_agents(self.world.inside())
+
+
+class Lane(Meadow):
+    """The agents stand in a row, the first at the left, in a world where nothing appears."""
+
+    def populate_environment(self):
+        for agent in self.agents:
+            agent.put(self.world, self.world.cells_at(2, 2 + agent.number))

@@ -5,9 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCRIPT = Path(__file__).parents[2] / "scripts" / "fuzz_usi.py"
 
 
+@pytest.mark.timeout(1500)
 def test_a_million_lines_of_nonsense_get_sound_answers():
     run = subprocess.run(
         [sys.executable, SCRIPT, "--lines", "1000000"], capture_output=True, text=True, check=False

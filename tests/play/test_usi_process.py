@@ -83,6 +83,7 @@ def seconds_of_moves(model, count):
     return taken
 
 
+@pytest.mark.timeout(900)
 def test_two_seconds_are_kept_in_two_hundred_moves_under_load():
     """Four engines with the packaged network, beside as many busy processes as there are cores."""
     busy = [

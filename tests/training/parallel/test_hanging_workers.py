@@ -24,6 +24,8 @@ pytestmark = pytest.mark.usefixtures("nothing_stays_behind")
 
 STEPPING = Fault(SelfPlay, "_play_one_step", what=stop, call=9)
 THROUGH_PIPES = {"use_shared_memory": False}
+SILENCE_S = 3.0
+"""Long enough for workers that are well, on a machine that is busy with other tests too."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -33,23 +35,23 @@ def _one_thread():
 
 
 def test_a_silent_worker_is_replaced_and_changes_nothing():
-    (news,) = survive_in_sync_mode(STEPPING, worker_timeout=0.7)
+    (news,) = survive_in_sync_mode(STEPPING, worker_timeout=SILENCE_S)
     assert re.fullmatch(r"worker 0 \(pid \d+\) said nothing for \d s: replaced, .*", news)
 
 
 def test_a_silent_worker_is_replaced_while_others_play_and_the_learner_learns():
-    (news,) = survive_in_async_mode(STEPPING, worker_timeout=0.7, seconds_to_learn=0.03)
+    (news,) = survive_in_async_mode(STEPPING, worker_timeout=SILENCE_S, seconds_to_learn=0.03)
     assert "said nothing" in news
 
 
 @pytest.mark.parametrize("settings", [{}, THROUGH_PIPES], ids=str)
 def test_a_worker_that_stops_within_a_message_is_replaced(settings):
-    (news,) = survive_in_sync_mode(HalfAMessage(stop), worker_timeout=0.7, **settings)
+    (news,) = survive_in_sync_mode(HalfAMessage(stop), worker_timeout=SILENCE_S, **settings)
     assert "hung and was killed: replaced" in news
 
 
 def test_a_worker_that_is_silent_from_the_start_is_replaced(monkeypatch):
-    monkeypatch.setattr(worker_supervisor, "STARTUP_SECONDS", 1.0)
+    monkeypatch.setattr(worker_supervisor, "STARTUP_SECONDS", 5.0)
     (news,) = survive_in_sync_mode(Fault(_Worker, "__init__", what=stop))
     assert "said nothing" in news
 
@@ -64,23 +66,22 @@ def test_a_worker_that_stops_for_a_while_goes_on(mode):
         threading.Timer(0.7, os.kill, (pids[0], signal.SIGCONT)).start()
         collections = 1
         deadline = time.monotonic() + 1.0
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline or learner.collector.workers[0].steps == before:
             learner.collect()
             new_version(learner)
             collections += 1
         assert [worker.pid for worker in learner.collector.workers] == pids
-        assert learner.collector.workers[0].steps > before
         assert learner.news == []
         assert_all_accounted_for(learner, collections)
 
 
 def test_workers_that_were_stopped_together_with_the_main_process_go_on():
-    with Learner(parallel_config(worker_timeout=0.7)).parallel() as learner:
+    with Learner(parallel_config(worker_timeout=SILENCE_S)).parallel() as learner:
         learner.collect()
         pids = [worker.pid for worker in learner.collector.workers]
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
-        time.sleep(1.2)  # as Ctrl-Z would make this process do
+        time.sleep(SILENCE_S + 0.5)  # as Ctrl-Z would make this process do
         for pid in pids:
             os.kill(pid, signal.SIGCONT)
         learner.collect()
@@ -88,7 +89,7 @@ def test_workers_that_were_stopped_together_with_the_main_process_go_on():
 
 
 def test_a_replaced_worker_cannot_be_woken():
-    with Learner(parallel_config(worker_timeout=0.7)).parallel() as learner:
+    with Learner(parallel_config(worker_timeout=SILENCE_S)).parallel() as learner:
         learner.collect()
         pid = learner.collector.workers[0].pid
         os.kill(pid, signal.SIGSTOP)
@@ -104,4 +105,4 @@ def test_a_silent_worker_does_not_hold_up_the_end():
         learner.collect()
         os.kill(learner.collector.workers[0].pid, signal.SIGSTOP)
         begun = time.monotonic()
-    assert time.monotonic() - begun < 4
+    assert time.monotonic() - begun < 30  # and not the 60 s that it might be silent for
