@@ -31,15 +31,16 @@ _S1, _S3, _S5, _S7, _S9, _S11 = (
 )
 
 
-def noise_seed(generator: torch.Generator) -> int:
-    """The seed of the next stream."""
-    return int(torch.empty((), dtype=torch.int64).random_(generator=generator))
+def noise_seeds(generator: torch.Generator, count: int) -> list[int]:
+    """The seeds of the next streams, the same whether they are drawn at once or one by one."""
+    seeds: list[int] = torch.empty(count, dtype=torch.int64).random_(generator=generator).tolist()
+    return seeds
 
 
 def gaussian_noise(generator: torch.Generator, count: int) -> Tensor:
     """[count] independent normal numbers; the generator moves on by one seed."""
     noise: NDArray[np.float32] = np.empty(count, np.float32)
-    fill_with_noise(noise_seed(generator), noise)
+    fill_with_noise(*noise_seeds(generator, 1), noise)
     return torch.from_numpy(noise)
 
 

@@ -9,16 +9,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from keisei.core.gaussian_noise import noise_seed
+from keisei.core.gaussian_noise import noise_seeds
 from keisei.core.iqn_network import IQNetwork
 
 Array = NDArray[np.float32]
 
 
 class Wide(NamedTuple):
-    """Memory that torch sees as a tensor, and kernels as an array of float32 or uint16."""
+    """Memory that torch sees as a tensor, and kernels as an array of float32 or uint16.
+
+    turned: the tensor with rows and columns exchanged, made once and not at every product.
+    """
 
     tensor: Tensor
+    turned: Tensor
     array: NDArray[Any]
 
     @classmethod
@@ -26,25 +30,25 @@ class Wide(NamedTuple):
         """New memory of float32 or bfloat16."""
         tensor = torch.empty(shape, dtype=kind)
         bits = tensor.view(torch.uint16) if kind == torch.bfloat16 else tensor
-        return cls(tensor, bits.numpy())
+        return cls(tensor, tensor.mT, bits.numpy())
 
     def rows(self, start: int, stop: int) -> Wide:
         """Some rows of it."""
-        return Wide(self.tensor[start:stop], self.array[start:stop])
+        return Wide(self.tensor[start:stop], self.turned[:, start:stop], self.array[start:stop])
 
 
 class Chance(NamedTuple):
     """What is random in one pass: taus [B or 1, Q], and the seeds of the noise of two layers."""
 
     taus: Array
-    mixed_seed: int
-    heads_seed: int
+    seeds: tuple[int, int]
 
     @classmethod
     def drawn(cls, generator: torch.Generator, states: int, quantiles: int) -> Chance:
         """As `IQNModel.loss` draws it for a pass: taus, then the noise of layer by layer."""
         taus = torch.rand(states, quantiles, generator=generator).numpy()
-        return cls(taus, noise_seed(generator), noise_seed(generator))
+        mixed, heads = noise_seeds(generator, 2)
+        return cls(taus, (mixed, heads))
 
 
 class NetworkArrays:

@@ -10,21 +10,17 @@ from __future__ import annotations
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from keisei.core.iqn_arrays import Array, Chance, NetworkArrays, Wide
 from keisei.core.iqn_kernels import (
     cosines_of,
-    dueling_gradient,
-    dueling_weights,
-    heads_backward,
-    multiply_rows,
-    noisy_layer,
+    noisy_weights,
     product_backward,
-    quantile_huber_gradient,
-    quantiles_of_actions,
     rectify,
-    sum_over_quantiles,
+    rectify_and_multiply,
 )
+from keisei.core.iqn_loss_kernels import aims_of_actions, best_actions, loss_and_slopes
 from keisei.core.iqn_network import COSINES, IQNetwork
 from keisei.core.replay_buffer import Batch
 
@@ -39,19 +35,22 @@ class IQNGradients:
         (size, inputs), heads = network.seen.weight.shape, len(network.heads.bias)
         self._shape, rows, actions = (batch_size, quantiles), batch_size * quantiles, heads - 1
         self._kind = network.wide_type
-        self._states = self._wide(2 * batch_size, inputs)  # and those that follow them
-        self._seen = self._wide(2 * batch_size, size)
+        self._all_states, self._all_seen = (
+            self._wide(2 * batch_size, columns) for columns in (inputs, size)
+        )
+        self._states, self._next_states = _halves(self._all_states)
+        self._seen, self._next_seen = _halves(self._all_seen)
         self._seen_by_target = self._wide(batch_size, size)
-        self._cosines = self._wide(rows, COSINES)
+        self._cosines, self._shared_cosines = (self._wide(COSINES, n) for n in (rows, quantiles))
         self._embedded, self._product, self._mixed = (self._wide(rows, size) for _ in range(3))
+        self._shared_embedded = self._embedded.rows(0, quantiles)
         self._seen_weight, self._embedding_weight, self._mixed_weight = (
             self._wide(size, columns) for columns in (inputs, COSINES, size)
         )
-        self._mixed_bias, self._mixed_noise = _empty(size), _empty(size * (size + 1))
-        self._heads, self._heads_noise = _layer(heads, size), _empty(heads * (size + 1))
+        self._mixed_bias, self._heads = _empty(size), _layer(heads, size)
+        self._noises = _empty(size * (size + 1)), _empty(heads * (size + 1))
         self._dueling, self._of_dueling = _layer(actions, size), _layer(actions, size)
-        self._sums = _empty(batch_size, size)
-        self._predicted, self._aims, self._slopes = (_empty(*self._shape) for _ in range(3))
+        self._preferred, self._aims = np.empty(batch_size, np.int64), _empty(*self._shape)
         self.gradient = _empty(sum(parameter.numel() for parameter in network.parameters()))
         self._parts = _parts(self.gradient, network)
 
@@ -69,82 +68,77 @@ class IQNGradients:
         states, quantiles = self._shape
         self._check(batch.actions)
         chances = [Chance.drawn(generator, count, quantiles) for count in (states, 1, 1)]
-        self._states.tensor[:states] = torch.from_numpy(batch.states)
-        self._states.tensor[states:] = torch.from_numpy(batch.next_states)
-        self._look(network, self._states, self._seen)
+        self._states.tensor.copy_(torch.from_numpy(batch.states))
+        self._next_states.tensor.copy_(torch.from_numpy(batch.next_states))
+        self._look(network, self._all_states, self._all_seen)
         self._aim(network, target, batch, chances[1:])
-        self._mix(network, self._seen.rows(0, states), chances[0])
-        self._answer(batch.actions, self._predicted)
-        loss = quantile_huber_gradient(self._predicted, chances[0].taus, self._aims, self._slopes)
-        self._go_back(batch.actions)
-        return float(loss)
+        self._mix(network, self._seen, chances[0], self._cosines, self._embedded)
+        return self._go_back(batch.actions, chances[0].taus)
 
     def _check(self, actions: NDArray[np.int64]) -> None:
         """Kernels look at no bounds: an action that there is not would read what lies beside."""
         count = len(self._dueling[1])
-        if actions.min() < 0 or actions.max() >= count:
+        if actions.view(np.uint64).max() >= count:
             raise IndexError(f"actions are from 0 to {count - 1}, not {actions.tolist()}")
 
     def _aim(
         self, network: NetworkArrays, target: NetworkArrays, batch: Batch, chances: list[Chance]
     ) -> None:
         """Fill the aims [B, Q], as `IQNModel.targets` does."""
-        states, quantiles = self._shape
-        self._mix(network, self._seen.rows(states, 2 * states), chances[0])
-        sum_over_quantiles(self._mixed.array, self._mixed_bias, self._sums)
-        weight, bias = (torch.from_numpy(array) for array in self._dueling)
-        values = torch.addmm(bias, torch.from_numpy(self._sums), weight.mT, alpha=1 / quantiles)
-        self._look(target, self._states.rows(states, 2 * states), self._seen_by_target)
-        self._mix(target, self._seen_by_target, chances[1])
-        self._answer(values.argmax(dim=1).numpy(), self._aims)
-        self._aims *= (batch.discounts * (1 - batch.dones))[:, None]
-        self._aims += batch.returns[:, None]
+        weights = (self._mixed_bias, *self._dueling)
+        shared = (self._shared_cosines, self._shared_embedded)
+        self._mix(network, self._next_seen, chances[0], *shared)
+        best_actions(self._mixed.array, *weights, self._preferred)
+        self._look(target, self._next_states, self._seen_by_target)
+        self._mix(target, self._seen_by_target, chances[1], *shared)
+        known = (batch.returns, batch.discounts, batch.dones)
+        aims_of_actions(self._mixed.array, *weights, self._preferred, *known, self._aims)
 
     def _look(self, network: NetworkArrays, states: Wide, seen: Wide) -> None:
         """Fill `seen` [B, L] with what a network makes of states."""
         self._seen_weight.tensor.copy_(network.seen)
-        torch.mm(states.tensor, self._seen_weight.tensor.mT, out=seen.tensor)
+        torch.mm(states.tensor, self._seen_weight.turned, out=seen.tensor)
         rectify(seen.array, network.seen_bias)
 
-    def _mix(self, network: NetworkArrays, seen: Wide, chance: Chance) -> None:
+    def _mix(
+        self, network: NetworkArrays, seen: Wide, chance: Chance, cosines: Wide, embedded: Wide
+    ) -> None:
         """Fill the mixed layer [R, L], before its bias, and the weights behind it."""
-        taus = chance.taus.ravel()
-        cosines, embedded = self._cosines.rows(0, len(taus)), self._embedded.rows(0, len(taus))
-        cosines_of(taus, cosines.array)
+        cosines_of(chance.taus.ravel(), cosines.array)
         self._embedding_weight.tensor.copy_(network.embedding)
-        torch.mm(cosines.tensor, self._embedding_weight.tensor.mT, out=embedded.tensor)
-        rectify(embedded.array, network.embedding_bias)
-        multiply_rows(seen.array, embedded.array, self._product.array)
-        noisy = (self._mixed_noise, self._mixed_weight.array, self._mixed_bias)
-        noisy_layer(chance.mixed_seed, *network.mixed, *noisy)
-        torch.mm(self._product.tensor, self._mixed_weight.tensor.mT, out=self._mixed.tensor)
-        noisy_layer(chance.heads_seed, *network.heads, self._heads_noise, *self._heads)
-        dueling_weights(*self._heads, *self._dueling)
+        torch.mm(cosines.turned, self._embedding_weight.turned, out=embedded.tensor)
+        factors = (embedded.array, network.embedding_bias, seen.array)
+        rectify_and_multiply(*factors, self._product.array)
+        noisy = (self._mixed_weight.array, self._mixed_bias)
+        layers = (network.mixed, network.heads)
+        noisy_weights(chance.seeds, *layers, self._noises, noisy, self._heads, self._dueling)
+        torch.mm(self._product.tensor, self._mixed_weight.turned, out=self._mixed.tensor)
 
-    def _answer(self, actions: NDArray[np.int64], quantiles: Array) -> None:
-        """Fill `quantiles` [B, Q] with those of each state's action."""
-        rectify(self._mixed.array, self._mixed_bias)
-        quantiles_of_actions(self._mixed.array, *self._dueling, actions, quantiles)
-
-    def _go_back(self, actions: NDArray[np.int64]) -> None:
-        """Fill the gradient, from the slopes [B, Q] of the loss by what is predicted."""
-        parts, seen = self._parts, self._seen.rows(0, self._shape[0])
-        to_heads = (self._dueling[0], actions, *self._of_dueling, parts["mixed.bias"])
-        heads_backward(self._slopes, self._mixed.array, *to_heads)
-        dueling_gradient(*self._of_dueling, parts["heads.weight"], parts["heads.bias"])
-        self._weigh("mixed.weight", self._mixed, self._product)
-        torch.mm(self._mixed.tensor, self._mixed_weight.tensor, out=self._product.tensor)
+    def _go_back(self, actions: NDArray[np.int64], taus: Array) -> float:
+        """The loss, whose gradient is filled."""
+        parts, mixed = self._parts, self._mixed
+        of_heads = (parts["heads.weight"], parts["heads.bias"])
+        slopes = (self._of_dueling, of_heads, parts["mixed.bias"])
+        said = (mixed.array, self._mixed_bias, self._dueling)
+        loss = loss_and_slopes(*said, actions, taus, self._aims, *slopes)
+        self._weigh("mixed.weight", mixed, self._product.tensor)
+        torch.mm(mixed.tensor, self._mixed_weight.tensor, out=self._product.tensor)
         biases = (parts["seen.bias"], parts["embedding.bias"])
-        product_backward(self._product.array, seen.array, self._embedded.array, *biases)
-        self._weigh("embedding.weight", self._product, self._cosines)
-        self._weigh("seen.weight", seen, self._states.rows(0, self._shape[0]))
-        np.multiply(parts["mixed"], self._mixed_noise, out=parts["mixed sigma"])
-        np.multiply(parts["heads"], self._heads_noise, out=parts["heads sigma"])
+        product_backward(self._product.array, self._seen.array, self._embedded.array, *biases)
+        self._weigh("embedding.weight", self._product, self._cosines.turned)
+        self._weigh("seen.weight", self._seen, self._states.tensor)
+        for layer, noise in zip(("mixed", "heads"), self._noises, strict=True):
+            np.multiply(parts[layer], noise, out=parts[f"{layer} sigma"])
+        return float(loss)
 
-    def _weigh(self, name: str, of_outputs: Wide, inputs: Wide) -> None:
+    def _weigh(self, name: str, of_outputs: Wide, inputs: Tensor) -> None:
         """The gradient of a layer's weights, given that of what it says, [R, outputs]."""
-        gradient = torch.mm(of_outputs.tensor.mT, inputs.tensor)
-        torch.from_numpy(self._parts[name]).copy_(gradient)
+        torch.from_numpy(self._parts[name]).copy_(torch.mm(of_outputs.turned, inputs))
+
+
+def _halves(values: Wide) -> tuple[Wide, Wide]:
+    half = len(values.array) // 2
+    return values.rows(0, half), values.rows(half, 2 * half)
 
 
 def _empty(*shape: int) -> Array:

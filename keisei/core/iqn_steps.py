@@ -57,6 +57,11 @@ class IQNSteps:
         return [state[parameter] for parameter in self._parameters]
 
     @cached_property
+    def _counts(self) -> tuple[Array, ...]:
+        """The steps that Adam has counted, [1] of each parameter."""
+        return _flat([slot["step"] for slot in self._slots])
+
+    @cached_property
     def _moments(self) -> tuple[tuple[Array, ...], ...]:
         names = ("exp_avg", "exp_avg_sq")
         return tuple(_flat([slot[name] for slot in self._slots]) for name in names)
@@ -75,12 +80,12 @@ class IQNSteps:
 
     def _move(self, scale: float) -> None:
         """Take Adam's step with the gradient times `scale`, and let the target follow."""
-        counts = [slot["step"] for slot in self._slots]
-        torch._foreach_add_(counts, 1)
+        for count in self._counts:
+            count[0] += 1
         adam, gradient = self._optimizer.param_groups[0], self._gradients.gradient
         settings = (adam["lr"], *adam["betas"], adam["eps"], self._tau)
         memory = (self._weights, *self._moments, self._targets)
-        adam_step(*memory, gradient, scale, int(counts[0]), *settings)
+        adam_step(*memory, gradient, scale, int(self._counts[0][0]), *settings)
 
 
 def _flat(tensors: Sequence[Tensor]) -> tuple[Array, ...]:

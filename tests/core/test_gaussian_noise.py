@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from keisei.core.gaussian_noise import fill_with_noise, gaussian_noise
+from keisei.core.gaussian_noise import fill_with_noise, gaussian_noise, noise_seeds
 
 MANY = 1_000_000
 
@@ -52,6 +52,16 @@ def test_the_generator_decides_and_moves_on():
     assert torch.equal(gaussian_noise(generator, 99), first)
     assert torch.equal(gaussian_noise(generator, 99), second)
     assert not torch.equal(first, second)
+
+
+def test_seeds_drawn_at_once_are_those_drawn_one_by_one():
+    generator = torch.Generator().manual_seed(5)
+    at_once = noise_seeds(generator, 6)
+    next_number = torch.rand(1, generator=generator)
+    generator.manual_seed(5)
+    assert [seed for _ in range(6) for seed in noise_seeds(generator, 1)] == at_once
+    assert torch.equal(torch.rand(1, generator=generator), next_number)
+    assert len(set(at_once)) == 6
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 16, 33])
