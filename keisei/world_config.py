@@ -32,7 +32,7 @@ class AgentsInParallel(Section):
         True, description="Agents with networks alike decide in one pass; all look first."
     )
     parallel_training: bool = Field(
-        True, description="Agents train at the same time, those alike in one pass."
+        True, description="Agents train at the same time: in threads, on a GPU in one pass."
     )
     async_learning: bool = Field(
         False, description="Learn beside the collection, from copies of what was collected."

@@ -18,10 +18,10 @@ from keisei.core.iqn_network import (
     quantile_huber_loss,
     quantiles,
 )
-from keisei.core.iqn_steps import NonFiniteGradientError
 from keisei.core.noisy_linear import layer_noise
 from keisei.core.replay_buffer import Batch
 from keisei.core.stacked_modules import (
+    NonFiniteGradientError,
     StackedOptimizer,
     clip_each,
     failures_of,

@@ -14,11 +14,7 @@ from keisei.core.iqn_arrays import Array, NetworkArrays, arrays_of
 from keisei.core.iqn_gradients import IQNGradients
 from keisei.core.iqn_network import IQNetwork
 from keisei.core.replay_buffer import Batch
-from keisei.core.stacked_modules import first_slots
-
-
-class NonFiniteGradientError(RuntimeError):
-    """A gradient with no finite norm; what would have learned from it is as it was."""
+from keisei.core.stacked_modules import NonFiniteGradientError, first_slots
 
 
 class IQNSteps:

@@ -11,8 +11,8 @@ core, two seeds each: 355 as they are, 310 with a gamma of 0.99, and 355 with ta
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from math import prod
-from typing import Annotated, Any, NamedTuple
+from math import isfinite, prod
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -31,10 +31,13 @@ from keisei.core.learner_state import (
     named,
     optimizer_arrays,
 )
+from keisei.core.ppo_gradients import PPOGradients
+from keisei.core.ppo_lessons import Lesson, Turns, clipped_losses
+from keisei.core.ppo_steps import PPOSteps
 from keisei.core.return_scale import ReturnScale
-from keisei.core.rollout_kernels import advantages_and_returns, choose_actions, returns_so_far
+from keisei.core.rollout_kernels import choose_actions, find_trainable, returns_so_far
 from keisei.core.rollout_memory import RolloutMemory
-from keisei.core.stacked_modules import RowBackup
+from keisei.core.stacked_modules import NonFiniteGradientError, RowBackup
 from keisei.gridworld.model import States
 from keisei.gridworld.stack import Stack
 from keisei.prefixed_names import below
@@ -62,26 +65,14 @@ class PPOModelConfig:
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
     n_frames: Annotated[int, Field(ge=1, le=64)] = 1
 
-
-class Lesson(NamedTuple):
-    """N turns to learn from."""
-
-    states: Tensor
-    """[N, F * S]"""
-    actions: Tensor
-    log_probs: Tensor
-    advantages: Tensor
-    """[N] with mean 0 and deviation 1"""
-    returns: Tensor
-
-    def part(self, chosen: Tensor) -> Lesson:
-        """The turns with these numbers."""
-        chosen = chosen.to(self.states.device)
-        return Lesson(*(tensor.index_select(0, chosen) for tensor in self))
-
-    def to(self, device: torch.device) -> Lesson:
-        """The same on this device."""
-        return Lesson(*(tensor.to(device) for tensor in self))
+    @property
+    def loss_settings(self) -> dict[str, float]:
+        """What the loss depends on, by name."""
+        return {
+            "clip": self.clip,
+            "entropy": self.entropy,
+            "value_coefficient": self.value_coefficient,
+        }
 
 
 class PPOModel:
@@ -108,8 +99,9 @@ class PPOModel:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.network = ActorCritic(inputs, actions, self.config.hidden).to(self.device)
+        self._parameters = list(self.network.parameters())
         self.optimizer = torch.optim.Adam(
-            self.network.parameters(), lr=self.config.learning_rate, eps=1e-5, fused=True
+            self._parameters, lr=self.config.learning_rate, eps=1e-5, fused=True
         )
         self.generator = torch.Generator().manual_seed(seed)
         self.memory = RolloutMemory(observation_shape, copies=copies, n_frames=self.config.n_frames)
@@ -122,9 +114,10 @@ class PPOModel:
         """
         stacked = self.memory.current_state(states)
         with torch.inference_mode():
-            outputs = self.network(torch.from_numpy(stacked).to(self.device)).cpu()
-        actions, log_probs = choices_of(outputs, torch.rand(len(stacked), generator=self.generator))
-        self.memory.expect(stacked, log_probs, outputs[:, -1].numpy())
+            outputs = self.network(torch.from_numpy(stacked).to(self.device)).cpu().numpy()
+        fractions = torch.rand(len(stacked), generator=self.generator).numpy()
+        actions, log_probs = choices_of(outputs, fractions)
+        self.memory.expect(stacked, log_probs, outputs[:, -1])
         return actions
 
     def start_epoch_action(self, epoch: int) -> None:
@@ -136,77 +129,77 @@ class PPOModel:
 
     def train_step(self) -> dict[str, float]:
         """Learn from all turns since the last update, and forget them; the update's figures."""
-        lesson = self._lesson()
-        self.memory.clear()  # forgets, and leaves what the lesson is made of where it is
-        return {} if len(lesson.actions) == 0 else self.learn(lesson)
+        turns = self._turns()
+        self.memory.clear()  # forgets, and leaves the turns where they are
+        return {} if turns.count == 0 else self.learn(turns)
 
-    def draw_lesson(self, train_steps: int) -> Lesson | None:
+    def draw_lesson(self, train_steps: int) -> Turns | None:
         """A copy of all turns since the last one, which are then forgotten; None without any.
 
         That is what one train step learns from: with `train_steps` 0 everything stays.
         """
         if train_steps == 0:
             return None
-        lesson = self._lesson()
+        turns = self._turns()
         self.memory.clear()
-        return None if len(lesson.actions) == 0 else Lesson(*(column.clone() for column in lesson))
+        return None if turns.count == 0 else turns.copy()
 
-    def learn(self, lesson: Lesson) -> dict[str, float]:
+    def _turns(self) -> Turns:
+        """The turns stored, whose returns the scale counts in."""
+        stored = self.memory.stored_turns()
+        rewards, active, starts = stored["rewards"], stored["active"], stored["starts"]
+        so_far, trains = np.empty_like(rewards), np.empty_like(active)
+        returns_so_far(rewards, active, starts, self.config.gamma, so_far)
+        self._scale.see(so_far[active])
+        find_trainable(stored["dones"], active, starts, trains)
+        return Turns(
+            **stored,
+            trains=trains,
+            reward_divisor=self._scale.divisor,
+            version=self.memory.first_version,
+        )
+
+    def learn(self, turns: Turns) -> dict[str, float]:
         """One update.
 
-        If a gradient is not finite torch raises RuntimeError, and all is as before the lesson.
+        NonFiniteGradientError if a gradient is not finite, and all is as before the lesson.
         """
-        sums: dict[str, float] = {}
-        lesson = lesson.to(self.device)
+        lesson = self.lesson_of(turns)
         chosen = list(self.shuffled(len(lesson.actions)))
+        learn = self._learn_by_kernels if self.device.type == "cpu" else self._learn_by_autograd
         with RowBackup(self.network, self.optimizer):
-            parts = [self._learn(lesson.part(numbers)) for numbers in chosen]
-        for losses in parts:
-            sums |= {name: sums.get(name, 0.0) + float(value) for name, value in losses.items()}
-        return self.figures({name: total / len(parts) for name, total in sums.items()})
+            losses = learn(lesson, chosen)
+        return self.learned(turns, losses)
 
-    def figures(self, losses: dict[str, float]) -> dict[str, float]:
-        """What there is to tell of an update, given the means of its losses."""
-        return {**losses, "reward_divisor": self._scale.divisor}
+    def lesson_of(self, turns: Turns) -> Lesson:
+        """What there is to learn from turns; as these weights see it, if older ones played them."""
+        discounts = {"gamma": self.config.gamma, "gae_lambda": self.config.gae_lambda}
+        if turns.version == self.memory.version:
+            return turns.lesson(**discounts)
+        return turns.renewed_lesson(self.network, self.device, **discounts)
 
-    def _lesson(self) -> Lesson:
-        """The turns stored that can be trained on."""
-        memory, turns = self.memory, slice(self.memory.turns)
-        advantages, returns, trains = self._advantages()
-        chosen = advantages[trains]
-        advantages = (
-            (advantages - chosen.mean()) / (chosen.std() + 1e-8) if len(chosen) else advantages
+    def learned(self, turns: Turns, losses: dict[str, float]) -> dict[str, float]:
+        """Count the update; what there is to tell of it, given the means of its losses."""
+        self.memory.version += 1
+        return {**losses, "reward_divisor": turns.reward_divisor}
+
+    def _learn_by_kernels(self, lesson: Lesson, chosen: Sequence[Tensor]) -> dict[str, float]:
+        """Take a step by each minibatch of these turns; the means of the losses."""
+        gradients = PPOGradients(self._parameters, lesson, **self.config.loss_settings)
+        steps = PPOSteps(
+            self._parameters, self.optimizer, gradients, max_norm=self.config.max_grad_norm
         )
-        columns = (memory.states, memory.actions, memory.log_probs)
-        arrays = (*(column[turns] for column in columns), advantages, returns)
-        flat = (array.reshape(trains.size, *array.shape[2:]) for array in arrays)
-        kept = slice(None) if trains.all() else trains.reshape(-1)
-        return Lesson(*(torch.from_numpy(array[kept]) for array in flat))
+        for turns in chosen:
+            steps.take(turns)
+        return steps.means()
 
-    def _advantages(
-        self,
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_]]:
-        """[T, B] each: advantages, returns, and the turns that can be trained on."""
-        memory, turns, gamma = self.memory, slice(self.memory.turns), self.config.gamma
-        rewards, active, starts = memory.rewards[turns], memory.active[turns], memory.starts[turns]
-        so_far = np.empty_like(rewards)
-        returns_so_far(rewards, active, starts, gamma, so_far)
-        self._scale.see(so_far[active])
-        advantages, returns = np.empty_like(rewards), np.empty_like(rewards)
-        trains = np.empty_like(active)
-        advantages_and_returns(
-            rewards / np.float32(self._scale.divisor),
-            memory.values[turns],
-            memory.dones[turns],
-            active,
-            starts,
-            gamma,
-            self.config.gae_lambda,
-            advantages,
-            returns,
-            trains,
-        )
-        return advantages, returns, trains
+    def _learn_by_autograd(self, lesson: Lesson, chosen: Sequence[Tensor]) -> dict[str, float]:
+        """The same on any device."""
+        lesson = lesson.to(self.device)
+        parts = [self._learn(lesson.part(turns)) for turns in chosen]
+        return {
+            name: float(torch.stack([part[name] for part in parts]).mean()) for name in parts[0]
+        }
 
     def shuffled(self, turns: int) -> Iterator[Tensor]:
         """The numbers of each minibatch's turns: all of them, in another order every epoch."""
@@ -215,13 +208,13 @@ class PPOModel:
             yield from torch.randperm(turns, generator=self.generator).tensor_split(parts)
 
     def _learn(self, lesson: Lesson) -> dict[str, Tensor]:
-        """Take one gradient step; torch raises RuntimeError if the gradient is not finite."""
-        losses = clipped_losses(self.network(lesson.states), lesson, self.config)
+        """Take one gradient step; its losses."""
+        losses = clipped_losses(self.network(lesson.states), lesson, **self.config.loss_settings)
         self.optimizer.zero_grad(set_to_none=True)
         losses["loss"].backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_norm_(
-            self.network.parameters(), self.config.max_grad_norm, error_if_nonfinite=True
-        )
+        norm = nn.utils.clip_grad_norm_(self.network.parameters(), self.config.max_grad_norm)
+        if not isfinite(norm):
+            raise NonFiniteGradientError(f"the norm of the gradient is {float(norm)}")
         self.optimizer.step()
         return {name: value.detach() for name, value in losses.items()}
 
@@ -243,6 +236,7 @@ class PPOModel:
         with torch.no_grad():
             ours, theirs = self.network.parameters(), other.network.parameters()
             torch._foreach_copy_(list(ours), list(theirs))
+        self.memory.version = other.memory.version
 
     def stack_key(self) -> Hashable:
         """Equal for models that can act and learn together."""
@@ -273,33 +267,15 @@ class PPOModel:
         self._scale.load_state(values["scale"])
 
 
-def choices_of(outputs: Tensor, fractions: Tensor) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """[B] actions drawn by `fractions` [B] from what a network says [B, A + 1]; [B] log-probs."""
-    actions = np.empty(len(fractions), np.int64)
-    log_probs = np.empty(len(fractions), np.float32)
-    choose_actions(outputs.numpy(), fractions.numpy(), actions, log_probs)
-    return actions, log_probs
+def choices_of(
+    outputs: NDArray[np.float32], fractions: NDArray[np.float32]
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Actions drawn by `fractions` from what networks say, and their log-probabilities.
 
-
-def clipped_losses(outputs: Tensor, lesson: Lesson, config: PPOModelConfig) -> dict[str, Tensor]:
-    """PPO's objective and its parts, each a mean over N turns, differentiable in "loss".
-
-    outputs: [N, A + 1] what the network says of the lesson's states. Of several models at once
-    every tensor has one dimension more in front, [M, N, ...], and the losses are [M].
+    outputs: [B, A + 1] of one network, or [N, B, A + 1]; all else [B], or [N, B].
     """
-    log_probs = torch.log_softmax(outputs[..., :-1], dim=-1)
-    taken = log_probs.gather(-1, lesson.actions.unsqueeze(-1)).squeeze(-1)
-    ratio = (taken - lesson.log_probs).exp()
-    clipped = ratio.clamp(1 - config.clip, 1 + config.clip)
-    gain = torch.minimum(ratio * lesson.advantages, clipped * lesson.advantages)
-    value_loss = (outputs[..., -1] - lesson.returns).square().mean(-1)
-    entropy = -(log_probs.exp() * log_probs).sum(-1).mean(-1)
-    policy_loss = -gain.mean(-1)
-    loss = config.value_coefficient * value_loss + policy_loss - config.entropy * entropy
-    return {
-        "loss": loss,
-        "policy_loss": policy_loss,
-        "value_loss": value_loss,
-        "entropy": entropy,
-        "clip_share": ((ratio - 1).abs() > config.clip).float().mean(-1),
-    }
+    actions = np.empty(fractions.shape, np.int64)
+    log_probs = np.empty(fractions.shape, np.float32)
+    said = outputs.reshape(-1, outputs.shape[-1])
+    choose_actions(said, fractions.reshape(-1), actions.reshape(-1), log_probs.reshape(-1))
+    return actions, log_probs

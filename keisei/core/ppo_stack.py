@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from keisei.core.joint_rollouts import JointRollouts
-from keisei.core.ppo_model import Lesson, PPOModel, choices_of, clipped_losses
+from keisei.core.ppo_lessons import Lesson, Turns, clipped_losses
+from keisei.core.ppo_model import PPOModel, choices_of
 from keisei.core.stacked_modules import (
+    NonFiniteGradientError,
     RowBackup,
     StackedOptimizer,
     clip_each,
@@ -27,8 +29,8 @@ from keisei.gridworld.joint_turn import Turn
 from keisei.gridworld.model import States
 from keisei.gridworld.stack import Failure, Figures
 
-MOST_ROWS = 1024
-"""Turns in the minibatches of models that learn together."""
+MOST_TOGETHER = 8
+"""Models whose lessons one thread takes at once; a GPU takes all."""
 
 
 class PPOStack:
@@ -40,6 +42,7 @@ class PPOStack:
         parameters = list(stack_parameters(networks).values())
         self._parameters, self._all = parameters, list(range(len(models)))
         self._device = models[0].device
+        self._together = self._device.type != "cpu"  # whether lessons are learned so
         self._layers = [
             (bias.detach().unsqueeze(1), weight.detach().mT)
             for weight, bias in zip(parameters[::2], parameters[1::2], strict=True)
@@ -50,18 +53,16 @@ class PPOStack:
 
     def take_actions(self, states: Mapping[int, States]) -> dict[int, NDArray[np.int64]]:
         """What `take_action` of each of these models would give: one forward pass for all."""
-        models = [self._models[n] for n in states]
-        seen = np.stack(
-            [m.memory.current_state(its) for m, its in zip(models, states.values(), strict=True)]
-        )
-        outputs = self._answers(list(states), torch.from_numpy(seen).to(self._device)).cpu()
-        fractions = torch.empty(seen.shape[:2])
-        for model, its_fractions in zip(models, fractions.unbind(), strict=True):
-            torch.rand(seen.shape[1], generator=model.generator, out=its_fractions)
-        actions, log_probs = choices_of(outputs.flatten(0, 1), fractions.flatten())
-        actions, log_probs = actions.reshape(fractions.shape), log_probs.reshape(fractions.shape)
-        self._memories.expect(list(states), (seen, log_probs, outputs[..., -1].numpy()))
-        return dict(zip(states, actions, strict=True))
+        numbers = list(states)
+        seen = np.concatenate([self._models[n].memory.current_state(states[n]) for n in numbers])
+        seen = seen.reshape(len(numbers), -1, seen.shape[1])
+        outputs = self._answers(numbers, torch.from_numpy(seen).to(self._device)).cpu().numpy()
+        fractions = torch.empty(outputs.shape[:2])
+        for n, its_fractions in zip(numbers, fractions, strict=True):
+            torch.rand(len(its_fractions), generator=self._models[n].generator, out=its_fractions)
+        actions, log_probs = choices_of(outputs, fractions.numpy())
+        self._memories.expect(numbers, (seen, log_probs, outputs[..., -1]))
+        return dict(zip(numbers, actions, strict=True))
 
     @torch.inference_mode()
     def _answers(self, numbers: list[int], states: Tensor) -> Tensor:
@@ -80,40 +81,54 @@ class PPOStack:
         """What `memory.add` of each model would do, at once."""
         self._memories.add(turn)
 
-    def shares(self, lessons: Mapping[int, Lesson], *, workers: int = 1) -> list[dict[int, Lesson]]:
+    def shares(self, lessons: Mapping[int, Turns], *, workers: int = 1) -> list[dict[int, Turns]]:
         """The lessons, in parts that `learn` is fastest with, for so many threads at once.
 
-        Lessons of one length go together, as many as fill a processor's cache with their
-        minibatches: 16 models with minibatches of 800 took 1.2 times as long as one by one. A GPU
-        takes all at once.
+        Lessons of one length go together.
         """
         by_length: dict[int, list[int]] = {}
         for number, lesson in sorted(lessons.items()):
-            by_length.setdefault(len(lesson.actions), []).append(number)
-        shares = []
-        for length, numbers in by_length.items():
-            most = MOST_ROWS // min(length, self._models[0].config.minibatch)
-            if self._device.type == "cpu":
-                shares += parts_of(numbers, most=max(most, 1), workers=workers)
-            else:
+            by_length.setdefault(lesson.count, []).append(number)
+        shares: list[Sequence[int]] = []
+        for numbers in by_length.values():
+            if self._together:
                 shares.append(numbers)
+            else:
+                shares += parts_of(numbers, most=MOST_TOGETHER, workers=workers)
         return [{number: lessons[number] for number in share} for share in shares]
 
-    def learn(self, lessons: Mapping[int, Lesson]) -> dict[int, Figures | Failure]:
-        """What `learn` of each of these models would do; threads may take different shares.
+    def learn(self, lessons: Mapping[int, Turns]) -> dict[int, Figures | Failure]:
+        """What `learn` of each of these models would do; threads may take different shares."""
+        lengths = {lesson.count for lesson in lessons.values()}
+        if len(lengths) > 1:
+            raise ValueError(f"lessons of lengths {sorted(lengths)} are learned in several shares")
+        if self._together:
+            return self._learn_together(lessons, lengths.pop())
+        return {n: self._learn_alone(n, lesson) for n, lesson in lessons.items()}
+
+    def _learn_alone(self, number: int, lesson: Turns) -> Figures | Failure:
+        """The steps of `PPOSteps` have little overhead that could be shared."""
+        try:
+            return self._models[number].learn(lesson)
+        except NonFiniteGradientError as error:
+            return Failure(str(error), "")
+        except Exception as error:  # one agent's fault is not another's
+            return Failure.of(error)
+
+    def _learn_together(
+        self, turns: Mapping[int, Turns], length: int
+    ) -> dict[int, Figures | Failure]:
+        """All models step by step at once.
 
         A model that fails computes on beside the others and goes back at the end, so that what they
         compute has the same shapes, and the same bits, as without the failure.
         """
-        models, numbers = self._models, list(lessons)
-        lengths = {len(lesson.actions) for lesson in lessons.values()}
-        if len(lengths) > 1:
-            raise ValueError(f"lessons of lengths {sorted(lengths)} are learned in several shares")
+        models, numbers = self._models, list(turns)
+        lessons = [models[n].lesson_of(turns[n]) for n in numbers]
         backups = {n: RowBackup(models[n].network, models[n].optimizer) for n in numbers}
         losses = []
         failed: dict[int, Failure] = {}
-        length = lengths.pop()
-        flat = Lesson(*(torch.cat(column) for column in zip(*lessons.values(), strict=True)))
+        flat = Lesson(*(torch.cat(column) for column in zip(*lessons, strict=True)))
         flat, first = flat.to(self._device), length * torch.arange(len(numbers)).unsqueeze(1)
         with undone_by_errors(backups.values(), [models[n].generator for n in numbers]):
             for chosen in zip(*(models[n].shuffled(length) for n in numbers), strict=True):
@@ -122,10 +137,12 @@ class PPOStack:
         for n in failed:
             backups[n].restore()
         means = {name: np.mean([step[name] for step in losses], axis=0) for name in losses[0]}
-        return {
-            n: failed.get(n) or models[n].figures({k: float(v[place]) for k, v in means.items()})
-            for place, n in enumerate(numbers)
-        }
+        outcomes: dict[int, Figures | Failure] = {**failed}
+        for place, n in enumerate(numbers):
+            if n not in failed:
+                its_means = {name: float(mean[place]) for name, mean in means.items()}
+                outcomes[n] = models[n].learned(turns[n], its_means)
+        return outcomes
 
     def _step(
         self, numbers: list[int], part: Lesson, failed: dict[int, Failure]
@@ -138,7 +155,8 @@ class PPOStack:
         together = Lesson(*(column.view(*shape, *column.shape[1:]) for column in part))
         rows = [row.requires_grad_() for row in rows_of(self._parameters, numbers)]
         config = self._models[0].config
-        losses = clipped_losses(_forward(rows, together.states), together, config)
+        said = _forward(rows, together.states)
+        losses = clipped_losses(said, together, **config.loss_settings)
         gradients = gradients_of(losses["loss"].sum(), rows)
         norms = clip_each(gradients, config.max_grad_norm)
         failed |= failures_of(norms, numbers) | failed

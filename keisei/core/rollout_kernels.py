@@ -1,4 +1,4 @@
-"""Compiled parts of PPO on flat observations: sampling actions, returns so far, advantages.
+"""Compiled parts of PPO on flat observations: sampling, returns so far, advantages.
 
 Arrays are [T, B]. As in `replay_kernels`, `starts` is set where a turn does not follow the one
 before it, so that a turn has a successor only if the next row is no start.
@@ -49,25 +49,33 @@ def returns_so_far(rewards, active, starts, gamma, returns):
 
 
 @kernel(entry=True)
-def advantages_and_returns(
-    rewards, values, dones, active, starts, gamma, gae_lambda, advantages, returns, trains
-):
-    """Fill GAE's advantages, the returns they imply, and which turns can be trained on.
+def find_trainable(dones, active, starts, trains):
+    """Fill which turns can be trained on: those behind which there is something known.
+
+    The last turn of an episode that goes on beyond what is stored has no value behind it.
+    """
+    turns, copies = dones.shape
+    for t in range(turns):
+        for copy in range(copies):
+            followed = t + 1 < turns and not starts[t + 1, copy]
+            trains[t, copy] = active[t, copy] and (dones[t, copy] or followed)
+
+
+@kernel(entry=True)
+def advantages_and_returns(rewards, values, dones, trains, gamma, gae_lambda, advantages, returns):
+    """Fill GAE's advantages and the returns they imply.
 
         delta[t] = reward[t] + gamma * value[t+1] - value[t]
         advantage[t] = delta[t] + gamma * lambda * advantage[t+1]
 
-    The last turn of an episode that goes on beyond what is stored has no value behind it. Nothing
-    is learnt from that turn, but its own value stands behind the turn before it.
+    Nothing is learnt from a turn that cannot be trained on, but its own value stands behind the
+    turn before it.
     """
     turns, copies = rewards.shape
     for copy in range(copies):
         next_value, next_advantage = 0.0, 0.0
         for t in range(turns - 1, -1, -1):
-            ends = dones[t, copy]
-            followed = t + 1 < turns and not starts[t + 1, copy]
-            trains[t, copy] = active[t, copy] and (ends or followed)
-            if ends:
+            if dones[t, copy]:
                 next_value, next_advantage = 0.0, 0.0
             if trains[t, copy]:
                 delta = rewards[t, copy] + gamma * next_value - values[t, copy]

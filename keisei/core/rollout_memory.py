@@ -58,6 +58,8 @@ class RolloutMemory:
         self._earlier = np.zeros((copies, (n_frames - 1) * size), np.float32)
         self._fresh = np.ones(copies, np.bool_)  # an episode begins with the copy's next turn
         self._size = size
+        self.version = self.first_version = 0
+        """Of the weights that play now, and of those that played the first turn stored."""
         self.clear()
 
     def clear(self) -> None:
@@ -127,9 +129,14 @@ class RolloutMemory:
 
     def count_turn(self, active: int) -> None:
         """A turn has been written, in which the agent acted in so many copies."""
+        self._note_version()
         self._stored += active
         self.turns += 1
         self._expected = None
+
+    def _note_version(self) -> None:
+        if self.turns == 0:
+            self.first_version = self.version
 
     def stored_turns(self) -> dict[str, NDArray[Any]]:
         """What is stored, [T, B, ...] by name, the oldest first; views."""
@@ -137,6 +144,7 @@ class RolloutMemory:
 
     def add_turns(self, parts: Sequence[TurnArrays]) -> None:
         """Store turns of all copies, given as parts whose copies follow each other."""
+        self._note_version()
         rows = slice(self.turns, self.turns + most_turns(parts))
         while rows.stop > len(self.actions):
             self.grow()
@@ -165,7 +173,13 @@ class RolloutMemory:
     def state(self) -> dict[str, NDArray[Any]]:
         """Copies of all that the memory goes on from, by name."""
         arrays = {name: array.copy() for name, array in self.stored_turns().items()}
-        return {**arrays, "earlier": self._earlier.copy(), "fresh": self._fresh.copy()}
+        versions = np.array([self.version, self.first_version])
+        return {
+            **arrays,
+            "earlier": self._earlier.copy(),
+            "fresh": self._fresh.copy(),
+            "versions": versions,
+        }
 
     def load_state(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Go on from a copy of what `state` gave."""
@@ -176,4 +190,6 @@ class RolloutMemory:
         for name in self._layout:
             getattr(self, name)[: self.turns] = arrays[name]
         self._earlier[:], self._fresh[:] = arrays["earlier"], arrays["fresh"]
+        if "versions" in arrays:  # a state of before there were any begins to count
+            self.version, self.first_version = arrays["versions"].tolist()
         self._stored = int(np.count_nonzero(self.active[: self.turns]))

@@ -20,6 +20,10 @@ from torch.optim.adam import adam
 from keisei.gridworld.stack import Failure
 
 
+class NonFiniteGradientError(RuntimeError):
+    """A gradient with no finite norm; what would have learned from it is as it was."""
+
+
 def stack_parameters(modules: Sequence[nn.Module]) -> dict[str, Tensor]:
     """Common tensors [N, ...] by name; the parameters of the modules become views of their rows."""
     stacked = {}

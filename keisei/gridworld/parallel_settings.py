@@ -17,7 +17,7 @@ class ParallelSettings:
     parallel_actions: bool = True
     """Agents with networks alike decide in one pass; all must look before any acts."""
     parallel_training: bool = True
-    """Agents learn at the same time: those alike in one pass, and in `num_workers` threads."""
+    """Agents learn at the same time: in `num_workers` threads, on a GPU those alike in one pass."""
     async_learning: bool = False
     """Learn beside the collection, from copies of what was collected."""
     train_interval: int = 1

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from keisei.core.iqn_model import IQNModel
-from keisei.core.iqn_steps import NonFiniteGradientError
+from keisei.core.stacked_modules import NonFiniteGradientError
 from tests.core.small import bits
 from tests.core.test_iqn_gradients import disagreeing_model, random_batch
 

@@ -1,5 +1,6 @@
 """`PPOStack`: models together do what each would do alone, and touch nobody else's weights."""
 
+from dataclasses import replace
 from itertools import pairwise
 from threading import Thread
 
@@ -7,12 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from keisei.core.ppo_model import Lesson, PPOModel, PPOModelConfig
+from keisei.core.ppo_model import PPOModel, PPOModelConfig
 from keisei.gridworld.stack import Failure
 from tests.core.contextual import LIGHTS
 from tests.core.small import bits
 
 COPIES = 16
+either_way = pytest.mark.parametrize("together", [False, True])
 
 
 class Apart:
@@ -103,9 +105,12 @@ def ppo_models(count=3, *, first=0, **settings):
     ]
 
 
-def stacked(count=3, **settings):
+def stacked(count=3, *, together=False, **settings):
+    """A stack and its models; `together` they learn as on a GPU."""
     models = ppo_models(count, **settings)
-    return models[0].stack(models), models
+    stack = models[0].stack(models)
+    stack._together = together
+    return stack, models
 
 
 def lessons_of(models, who=None):
@@ -114,14 +119,15 @@ def lessons_of(models, who=None):
 
 
 def with_nan(lesson):
-    advantages = lesson.advantages.clone()
-    advantages[-1] = torch.nan
-    return lesson._replace(advantages=advantages)
+    rewards = lesson.rewards.copy()
+    rewards[-1] = np.nan
+    return replace(lesson, rewards=rewards)
 
 
+@either_way
 @pytest.mark.parametrize("n_frames", [1, 3])
-def test_actions_and_weights_are_those_of_models_apart(n_frames):
-    stack, models = stacked(n_frames=n_frames)
+def test_actions_and_weights_are_those_of_models_apart(n_frames, together):
+    stack, models = stacked(n_frames=n_frames, together=together)
     others = ppo_models(n_frames=n_frames)
     apart = Apart(others)
     assert_equal_actions(play(stack, models, 0), play(apart, others, 0))
@@ -134,8 +140,9 @@ def test_actions_and_weights_are_those_of_models_apart(n_frames):
         assert_equal_actions(play(stack, models, epoch), play(apart, others, epoch))
 
 
-def test_some_models_can_act_and_learn_while_the_others_stay_bit_for_bit():
-    stack, models = stacked(4)
+@either_way
+def test_some_models_can_act_and_learn_while_the_others_stay_bit_for_bit(together):
+    stack, models = stacked(4, together=together)
     others = ppo_models(4)
     before = [bits(model.state()[0]) for model in models]
     actions = play(stack, models, 0, who=[3, 0])
@@ -145,6 +152,19 @@ def test_some_models_can_act_and_learn_while_the_others_stay_bit_for_bit():
     assert_alike(models, others)
     assert [bits(models[n].state()[0]) for n in (1, 2)] == before[1:3]
     assert bits(models[0].state()[0]) != before[0]
+
+
+@pytest.mark.parametrize("copies", [1, 3, 4])
+def test_in_few_copies_actions_are_those_of_models_apart(copies):
+    pairs = [
+        PPOModel((LIGHTS,), LIGHTS, copies=copies, seed=seed, config=PPOModelConfig(hidden=(16, 8)))
+        for seed in (0, 1, 0, 1)
+    ]
+    stack, apart = pairs[0].stack(pairs[:2]), Apart(pairs[2:])
+    random = np.random.default_rng(0)
+    for _ in range(20):
+        states = dict(enumerate(random.normal(size=(2, copies, LIGHTS)).astype(np.float32)))
+        assert_equal_actions([stack.take_actions(states)], [apart.take_actions(states)])
 
 
 def test_lessons_of_unequal_lengths_are_learned_in_shares():
@@ -164,19 +184,21 @@ def test_lessons_of_unequal_lengths_are_learned_in_shares():
     assert_alike(models, others)
 
 
-def test_a_share_is_no_larger_than_what_a_cache_holds():
-    stack, _ = stacked(6, minibatch=400)
-    lesson = Lesson(*(torch.zeros(500) for _ in Lesson._fields))
-    shares = stack.shares(dict.fromkeys(range(6), lesson))
-    assert [list(share) for share in shares] == [[0, 1], [2, 3], [4, 5]]
-    [alone] = stack.shares({4: lesson})
-    assert list(alone) == [4]
+def test_shares_are_small_enough_for_every_thread_to_have_some():
+    stack, models = stacked(20)
+    play(stack, models, 0)
+    lessons = lessons_of(models)
+    shares = stack.shares(lessons)
+    assert [list(share) for share in shares] == [[*range(8)], [*range(8, 16)], [*range(16, 20)]]
+    shares = stack.shares({n: lessons[n] for n in range(3)}, workers=2)
+    assert [list(share) for share in shares] == [[0, 1], [2]]
 
 
-def test_a_lesson_that_is_not_finite_fails_alone():
+@either_way
+def test_a_lesson_that_is_not_finite_fails_alone(together):
     results, states = [], []
     for faulty in (False, True):
-        stack, models = stacked(4)
+        stack, models = stacked(4, together=together)
         play(stack, models, 0)
         stack.learn(lessons_of(models))
         play(stack, models, 1)
@@ -196,13 +218,41 @@ def test_a_lesson_that_is_not_finite_fails_alone():
     assert learner_bits(models[1]) != before
 
 
-def test_all_lessons_may_fail():
-    stack, models = stacked(2)
+@either_way
+def test_all_lessons_may_fail(together):
+    stack, models = stacked(2, together=together)
     play(stack, models, 0)
     before = [learner_bits(model) for model in models]
     outcomes = stack.learn({n: with_nan(lesson) for n, lesson in lessons_of(models).items()})
     assert all(isinstance(outcome, Failure) for outcome in outcomes.values())
     assert [learner_bits(model) for model in models] == before
+
+
+@either_way
+def test_turns_of_older_weights_are_learned_as_by_models_apart(together):
+    stack, models = stacked(together=together)
+    others = ppo_models()
+    lessons = []
+    for group, learners in ((stack, models), (Apart(others), others)):
+        play(group, learners, 0)
+        first = lessons_of(learners)
+        play(group, learners, 1)
+        lessons.append((first, lessons_of(learners)))
+    for ours, theirs in zip(*lessons, strict=True):
+        stack.learn(ours)
+        Apart(others).learn(theirs)
+    assert [model.memory.version for model in models] == [2, 2, 2]
+    assert_alike(models, others)
+
+
+def test_an_action_that_there_is_not_fails_its_own_lesson():
+    stack, models = stacked(2)
+    play(stack, models, 0)
+    lessons = lessons_of(models)
+    lessons[0].actions[-1] = 99
+    outcomes = stack.learn(lessons)
+    assert outcomes[0].reason.startswith("IndexError: actions are from 0 to")
+    assert "loss" in outcomes[1]
 
 
 def test_every_model_has_rows_of_its_own():

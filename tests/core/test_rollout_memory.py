@@ -2,10 +2,18 @@
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keisei.core.rollout_kernels import advantages_and_returns, choose_actions, returns_so_far
+from keisei.core.actor_critic import ActorCritic
+from keisei.core.rollout_kernels import (
+    advantages_and_returns,
+    answers_of,
+    choose_actions,
+    find_trainable,
+    returns_so_far,
+)
 from keisei.core.rollout_memory import RolloutMemory
 
 
@@ -121,9 +129,8 @@ def test_advantages_are_the_discounted_sums_of_deltas(seed, turns, gamma, lam):
     dones, active, starts = random_flags(random, turns, 3)
     advantages, returns = np.full_like(rewards, 77), np.full_like(rewards, 77)
     trains = np.empty_like(active)
-    advantages_and_returns(
-        rewards, values, dones, active, starts, gamma, lam, advantages, returns, trains
-    )
+    find_trainable(dones, active, starts, trains)
+    advantages_and_returns(rewards, values, dones, trains, gamma, lam, advantages, returns)
     for copy in range(3):
         columns = (array[:, copy] for array in (rewards, values, dones, starts, active))
         expected, expected_trains = slow_advantages(*columns, gamma, lam)
@@ -142,7 +149,8 @@ def test_the_last_turn_of_an_unfinished_episode_only_lends_its_value():
     flags = (memory.dones[:2], memory.active[:2], memory.starts[:2])
     advantages, returns = np.empty_like(rewards), np.empty_like(rewards)
     trains = np.empty_like(flags[0])
-    advantages_and_returns(rewards, values, *flags, 0.5, 1.0, advantages, returns, trains)
+    find_trainable(*flags, trains)
+    advantages_and_returns(rewards, values, flags[0], trains, 0.5, 1.0, advantages, returns)
     assert trains[:, 0].tolist() == [True, False]
     assert returns[0, 0] == 10 + 0.5 * 2.5
 
@@ -177,3 +185,32 @@ def test_a_fraction_of_nearly_one_takes_the_last_action():
     actions, log_probs = np.empty(1, np.int64), np.empty(1, np.float32)
     choose_actions(np.zeros((1, 4), np.float32), np.float64([1.0]), actions, log_probs)
     assert actions[0] == 2
+
+
+@pytest.mark.parametrize("hidden", [(3,), (16, 5), (8, 16, 8)])
+def test_answers_are_those_of_the_networks(hidden):
+    torch.manual_seed(0)
+    networks = [ActorCritic(7, 4, hidden) for _ in range(3)]
+    states = np.random.default_rng(1).normal(size=(3, 2, 7)).astype(np.float32)
+    parameters = zip(*(network.parameters() for network in networks), strict=True)
+    stacked = [np.stack([part.detach().numpy() for part in parts]) for parts in parameters]
+    outputs = np.empty((3, 2, 5), np.float32)
+    answers_of(states, tuple(stacked[::2]), tuple(stacked[1::2]), outputs)
+    for network, seen, said in zip(networks, states, outputs, strict=True):
+        expected = network(torch.from_numpy(seen)).detach().numpy()
+        assert np.allclose(said, expected, atol=1e-5)
+
+
+def test_the_version_of_the_first_turn_stays_until_all_are_forgotten():
+    memory, other = RolloutMemory((1,), copies=1), RolloutMemory((1,), copies=1)
+    for version in (3, 4):
+        memory.version = version
+        add(memory, [0])
+        assert memory.first_version == 3
+    memory.version = 5
+    other.load_state(memory.state())
+    for one in (memory, other):
+        assert (one.version, one.first_version) == (5, 3)
+        one.clear()
+        one.add_turns([memory.stored_turns()])
+        assert one.first_version == 5

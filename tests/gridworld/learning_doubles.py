@@ -191,7 +191,7 @@ def with_nan(lesson):
     if isinstance(lesson, list):
         lesson[-1].returns[-1] = np.nan
     else:
-        lesson.advantages[-1] = np.nan
+        lesson.rewards[-1] = np.nan
     return lesson
 
 

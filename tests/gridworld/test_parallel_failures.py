@@ -95,7 +95,7 @@ def test_news_of_a_failure_says_who_why_and_where():
         game.run_experiment_parallel(1)
     (text,) = game.news
     first, *trace = text.splitlines()
-    assert first.startswith("The training of agent 2 failed (RuntimeError: ")
+    assert first.startswith("The training of agent 2 failed (IndexError: ")
     assert first.endswith("it keeps its weights and rests, 1 epoch long.")
     assert trace[0] == "Traceback (most recent call last):"
     assert not text.endswith("\n")
