@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cached_property
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from keisei.core.adam_kernel import norm_of
+from keisei.core.adam_memory import AdamMemory
 from keisei.core.ppo_gradients import LOSSES, PPOGradients
 from keisei.core.ppo_kernels import adam_move
-from keisei.core.stacked_modules import NonFiniteGradientError, first_slots
-
-Arrays = tuple[NDArray[np.float32], ...]
+from keisei.core.stacked_modules import NonFiniteGradientError
 
 
 class PPOSteps:
@@ -34,9 +31,8 @@ class PPOSteps:
         *,
         max_norm: float,
     ) -> None:
-        self._parameters, self._optimizer = list(parameters), optimizer
+        self._memory = AdamMemory(parameters, optimizer)
         self._gradients, self._max_norm = gradients, max_norm
-        self._weights = _flat(self._parameters)
         self._sums, self._taken = np.zeros(len(LOSSES)), 0
 
     def take(self, turns: Tensor) -> None:
@@ -53,35 +49,10 @@ class PPOSteps:
 
     def _move(self, scale: float) -> None:
         """Take Adam's step with the gradient times `scale`."""
-        for count in self._counts:
-            count[0] += 1
-        adam, memory = self._optimizer.param_groups[0], (self._weights, *self._moments)
-        settings = (adam["lr"], *adam["betas"], adam["eps"])
-        adam_move(*memory, self._gradients.gradient, scale, int(self._counts[0][0]), *settings)
+        memory = self._memory
+        count, arrays = memory.count_step(), (memory.weights, *memory.moments)
+        adam_move(*arrays, self._gradients.gradient, scale, count, *memory.settings)
 
     def means(self) -> dict[str, float]:
         """Of the losses over the steps taken, by their names."""
         return dict(zip(LOSSES, (self._sums / self._taken).tolist(), strict=True))
-
-    @cached_property
-    def _slots(self) -> list[dict[str, Tensor]]:
-        """What Adam keeps of each parameter; made when the first step is sure to be taken."""
-        state = self._optimizer.state
-        for parameter in self._parameters:
-            if not state.get(parameter):
-                state[parameter] = first_slots(parameter)
-        return [state[parameter] for parameter in self._parameters]
-
-    @cached_property
-    def _counts(self) -> Arrays:
-        """The steps that Adam has counted, [1] of each parameter."""
-        return _flat([slot["step"] for slot in self._slots])
-
-    @cached_property
-    def _moments(self) -> tuple[Arrays, Arrays]:
-        first, second = ([slot[name] for slot in self._slots] for name in ("exp_avg", "exp_avg_sq"))
-        return _flat(first), _flat(second)
-
-
-def _flat(tensors: Sequence[Tensor]) -> Arrays:
-    return tuple(tensor.detach().view(-1).numpy() for tensor in tensors)

@@ -9,7 +9,6 @@ from keisei.gridworld.entity import Empty
 from keisei.gridworld.environment import Environment
 from keisei.gridworld.observation_spec import ObservationSpec
 from keisei.gridworld.world import World
-from tests.core.small import one_thread
 from tests.gridworld.small_worlds import (
     ACTIONS,
     KINDS,
@@ -24,12 +23,6 @@ from tests.gridworld.small_worlds import (
     Thorn,
     handing_out,
 )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 class Seed(Empty):

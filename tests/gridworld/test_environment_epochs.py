@@ -1,16 +1,7 @@
 """`Environment`: epochs and experiments, and who is told of them."""
 
-import pytest
-
 from keisei.gridworld.model import RandomModel
-from tests.core.small import one_thread
 from tests.gridworld.small_worlds import STILL, Doing, Lane, Meadow, handing_out
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 class Told(Doing):

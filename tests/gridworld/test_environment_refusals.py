@@ -8,7 +8,6 @@ from keisei.gridworld.environment import Environment
 from keisei.gridworld.errors import WorldError
 from keisei.gridworld.game import Game
 from keisei.gridworld.model import RandomModel
-from tests.core.small import one_thread
 from tests.gridworld.small_worlds import (
     STILL,
     Doing,
@@ -19,12 +18,6 @@ from tests.gridworld.small_worlds import (
     Walker,
     handing_out,
 )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 def with_agent(**methods):

@@ -8,15 +8,8 @@ import pytest
 from keisei.core.world_models import model_maker
 from keisei.gridworld.errors import WorldError
 from keisei.gridworld.model import RandomModel
-from tests.core.small import bits, one_thread
+from tests.core.small import bits
 from tests.gridworld.small_worlds import Doing, Meadow, MeadowRules, handing_out
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
-
 
 KINDS_OF_MODELS = {
     "random": model_maker("random", {}),

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from keisei.gridworld.model import RandomModel
-from tests.core.small import one_thread
 from tests.gridworld.small_worlds import (
     STILL,
     Coin,
@@ -16,13 +15,6 @@ from tests.gridworld.small_worlds import (
     Walker,
     handing_out,
 )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
-
 
 # Rewards
 

@@ -5,19 +5,13 @@ import pytest
 import torch
 
 from keisei.core.world_models import model_maker
-from tests.core.small import bits, one_thread
+from tests.core.small import bits
 from tests.gridworld.small_worlds import Coin, Hedge, Meadow, MeadowRules, Thorn
 
 LEARNERS = {
     "ppo": model_maker("ppo", {"hidden": [8], "minibatch": 16}),
     "iqn": model_maker("iqn", {"layer_size": 8, "batch_size": 8, "memory_turns": 30}),
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 def belongings(thing, seen=None):

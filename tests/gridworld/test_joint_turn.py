@@ -9,19 +9,13 @@ from keisei.gridworld.joint_turn import JointTurn, Turn
 from keisei.gridworld.observation_spec import ObservationSpec
 from keisei.gridworld.parallel_environment import in_parallel
 from keisei.gridworld.parallel_settings import ParallelSettings
-from tests.core.small import bits, one_thread
+from tests.core.small import bits
 from tests.gridworld.learning_doubles import RecordedMeadow, TiredMeadow
 from tests.gridworld.small_worlds import Doing, Meadow, MeadowRules, Walker, handing_out
 
 COPIES = 3
 RULES = MeadowRules(agents=5)
 SETTINGS = {"ppo": {"hidden": [8]}, "iqn": {"layer_size": 8, "n_frames": 2}, "random": {}}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 def both(game, make_model, rules=RULES, **settings):

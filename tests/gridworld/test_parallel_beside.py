@@ -6,7 +6,7 @@ import time
 import pytest
 
 from keisei.core.world_models import model_maker
-from tests.core.small import bits, one_thread
+from tests.core.small import bits
 from tests.gridworld.learning_doubles import (
     LEARNERS,
     PATIENCE,
@@ -26,12 +26,6 @@ from tests.gridworld.parallel_games import (
 )
 
 pytestmark = pytest.mark.timeout(240)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 @pytest.fixture(autouse=True)

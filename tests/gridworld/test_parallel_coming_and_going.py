@@ -5,7 +5,7 @@ import pytest
 
 from keisei.gridworld.agent import UNNUMBERED
 from keisei.gridworld.errors import WorldError
-from tests.core.small import bits, one_thread
+from tests.core.small import bits
 from tests.gridworld.learning_doubles import (
     LEARNERS,
     Classroom,
@@ -22,12 +22,6 @@ from tests.gridworld.parallel_games import BESIDE, MODES, pupils_game
 from tests.gridworld.small_worlds import Coin, Hedge, Meadow, MeadowRules, Thorn, Walker
 
 pytestmark = pytest.mark.timeout(240)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 @pytest.fixture(autouse=True)

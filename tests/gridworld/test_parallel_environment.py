@@ -10,7 +10,6 @@ from keisei.gridworld.errors import WorldError
 from keisei.gridworld.model import FixedModel, RandomModel, ScriptedModel
 from keisei.gridworld.parallel_environment import ParallelEnvironment, in_parallel
 from keisei.gridworld.parallel_settings import ParallelSettings
-from tests.core.small import one_thread
 from tests.gridworld.learning_doubles import (
     LEARNERS,
     Classroom,
@@ -38,12 +37,6 @@ from tests.gridworld.small_worlds import Diary, Meadow, MeadowRules, handing_out
 pytestmark = pytest.mark.timeout(240)
 SWITCHES = list(itertools.product([False, True], repeat=2))
 """parallel_actions and parallel_training."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ import pytest
 
 from keisei.gridworld.model import FixedModel
 from keisei.gridworld.parallel_environment import in_parallel
-from tests.core.small import bits, one_thread
+from tests.core.small import bits
 from tests.gridworld.learning_doubles import (
     LEARNERS,
     Classroom,
@@ -27,12 +27,6 @@ from tests.gridworld.parallel_games import (
 from tests.gridworld.small_worlds import Diary, Meadow, MeadowRules, handing_out
 
 pytestmark = pytest.mark.timeout(240)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 @pytest.fixture(autouse=True)

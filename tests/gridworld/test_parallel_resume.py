@@ -6,7 +6,6 @@ import threading
 import pytest
 
 from keisei.gridworld.errors import WorldError
-from tests.core.small import one_thread
 from tests.gridworld.learning_doubles import (
     LEARNERS,
     PATIENCE,
@@ -31,12 +30,6 @@ from tests.gridworld.parallel_games import (
 )
 
 pytestmark = pytest.mark.timeout(240)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,6 @@ import psutil
 import pytest
 import torch
 
-from tests.core.small import one_thread
 from tests.gridworld.learning_doubles import (
     LEARNERS,
     parallel_game,
@@ -22,12 +21,6 @@ from tests.gridworld.parallel_games import (
 )
 
 pytestmark = pytest.mark.timeout(240)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 @pytest.fixture(autouse=True)

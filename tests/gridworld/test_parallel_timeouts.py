@@ -7,7 +7,7 @@ import pytest
 from keisei.gridworld.agent_stacks import Job
 from keisei.gridworld.parallel_threads import LessonThreads
 from keisei.gridworld.stack import Failure
-from tests.core.small import bits, one_thread
+from tests.core.small import bits
 from tests.gridworld.learning_doubles import (
     LEARNERS,
     PATIENCE,
@@ -24,12 +24,6 @@ from tests.gridworld.parallel_games import MODES, pupils_game, rooms_game
 pytestmark = pytest.mark.timeout(240)
 SOON = 0.5
 """Seconds after which a lesson is abandoned; others take a few milliseconds."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 @pytest.fixture(autouse=True)

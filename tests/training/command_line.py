@@ -96,11 +96,17 @@ def wait_until(condition, process):
         time.sleep(0.005)
 
 
-@contextmanager
 def training(folder, *settings, until):
     """A process of `keisei train` that has logged `until` updates, and the folder of its run."""
+    return training_process(folder, *TINY, *settings, until=until)
+
+
+@contextmanager
+def training_process(folder, *words, until, environment=None):
+    """A process of `keisei train` with these words; `until` lines of steps have been logged."""
     process = subprocess.Popen(
-        [KEISEI, "train", *TINY, f"runs_folder={folder}", *settings],
+        [KEISEI, "train", *words, f"runs_folder={folder}"],
+        env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -6,20 +6,19 @@ from itertools import product
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from keisei.cli import app
 from keisei.config_loading import any_config_of
 from keisei.training.metrics import read_metrics
 from keisei.training.run_folder import RunFolder
 from keisei.training.world_games import make_game
 from keisei.training.world_training import WorldTraining
 from keisei.training_session import Switches
-from keisei.training_start import begin, go_on
+from keisei.training_start import begin
 from tests.core.small import bits, one_thread
 from tests.gridworld.learning_doubles import threads_called
 from tests.training.command_line import assert_same_end, logged_updates, newest, saved_updates
 from tests.training.small_run import InterruptingDisplay
+from tests.training.tiny_world_runs import command, resumed
 
 pytestmark = pytest.mark.timeout(240)
 TINY = [
@@ -79,17 +78,6 @@ def interrupted(folder, *settings, after):
     run = next(folder.iterdir())
     assert saved_updates(run)[-1] == after
     return run
-
-
-def resumed(run, *settings):
-    """Train on; what was said."""
-    stream = io.StringIO()
-    assert go_on(run, list(settings), Switches(trace=False, debug_serial=False)).run(stream)
-    return stream.getvalue()
-
-
-def command(*words):
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 # What a run leaves behind
@@ -289,14 +277,13 @@ def test_worlds_played_by_processes_give_the_same_run_as_in_one(tmp_path):
 
 def test_a_run_in_processes_that_was_extended_equals_an_unbroken_one(tmp_path):
     short = trained(tmp_path / "short", *IN_PROCESSES, "epochs=4")
-    session = go_on(short, ["epochs=10"], Switches())
-    assert session.run(io.StringIO())
+    resumed(short, "epochs=10")
     assert_same_end(short, trained(tmp_path / "long", *IN_PROCESSES))
 
 
 def test_what_processes_play_is_not_filmed_and_that_is_said(tmp_path):
     words = [*TINY, f"runs_folder={tmp_path / 'runs'}", *IN_PROCESSES, "record_interval=2"]
-    answer = CliRunner().invoke(app, ["train", *words])
+    answer = command("train", *words)
     assert answer.exit_code == 2
     assert answer.output.startswith("keisei: record_interval films worlds of this process")
     assert not (tmp_path / "runs").exists()

@@ -2,8 +2,6 @@
 
 import io
 import os
-import subprocess
-from contextlib import contextmanager
 
 import pytest
 from typer.testing import CliRunner
@@ -11,7 +9,7 @@ from typer.testing import CliRunner
 from keisei.cli import app
 from keisei.training_session import Switches
 from keisei.training_start import begin, go_on
-from tests.training.command_line import KEISEI, wait_until
+from tests.training.command_line import training_process
 
 EPOCHS = 70
 TINY = [
@@ -51,25 +49,11 @@ def command(*words):
     return CliRunner().invoke(app, [str(word) for word in words])
 
 
-@contextmanager
 def training(folder, *settings, until):
     """A process of `keisei train` that has logged `until` epochs, and the folder of its run."""
-    process = subprocess.Popen(
-        [KEISEI, "train", "treasurehunt", *TINY, f"runs_folder={folder}", *settings],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        wait_until(lambda: list(folder.glob("*/metrics.jsonl")), process)
-        run = next(folder.iterdir())
-        metrics = run / "metrics.jsonl"
-        wait_until(lambda: metrics.read_bytes().count(b'"steps"') >= until, process)
-        yield process, run
-    finally:
-        process.kill()
-        process.communicate()
+    words = ("treasurehunt", *TINY, *settings)
+    one_thread = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return training_process(folder, *words, until=until, environment=one_thread)
 
 
 def refusal(folder, *settings, game="treasurehunt"):
