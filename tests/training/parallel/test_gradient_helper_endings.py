@@ -49,7 +49,7 @@ class TestEnding:
     def test_file_descriptors_are_all_given_back(self):
         process = psutil.Process()
         counts = []
-        for _ in range(20):
+        for _ in range(8):
             with Learner(2, ready=False) as learner:
                 learner.update()
             del learner  # the agent keeps its weights where they are
