@@ -11,6 +11,9 @@ import pytest
 from tests.core.small import one_thread
 from tests.training.parallel.gradient_learners import Learner, processes_of
 
+AT_ONCE = 15.0
+"""Seconds: not the minute that a helper may be silent for, even on a busy machine."""
+
 
 @pytest.fixture(scope="module", autouse=True)
 def _one_thread():
@@ -24,7 +27,7 @@ class TestEnding:
         with learner.helpers as helpers:
             processes = processes_of(helpers)
             started = time.monotonic()
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < AT_ONCE
         assert not any(process.is_running() for process in processes)
         helpers.close()
 
@@ -36,7 +39,7 @@ class TestEnding:
             process.suspend()
         started = time.monotonic()
         learner.helpers.close()
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < AT_ONCE
         assert not any(process.is_running() for process in processes)
 
     def test_the_agent_goes_on_alone_afterwards(self):
