@@ -6,7 +6,7 @@ their number varies from 1 to 593 and averages far below.
 | array | type | bytes a step | |
 |---|---|---|---|
 | positions | int8 [100] | 100 | compact position, see `shogi.batch` |
-| legal_pool | uint16 | 440 (220 moves on average) | all legal actions, one list after another |
+| legal_pool | uint16 | 2 for each legal move | all legal actions, one list after another |
 | legal_starts | int32 | 4 | where a step's moves begin in the pool |
 | legal_counts | uint16 | 2 | how many they are |
 | actions | uint16 | 2 | what was played |
@@ -20,8 +20,10 @@ their number varies from 1 to 593 and averages far below.
 | versions | int64 | 8 | version of the weights that played |
 | advantages, returns | float32 | 8 | set by `compute_advantages_and_returns` |
 
-583 bytes a step in all, and 4 a game for `lengths`: how many of its T steps are filled. They differ
-where workers with fewer steps were merged; behind a game's length nothing trains.
+143 bytes a step and 2 for each of its legal moves, and 4 a game for `lengths`: how many of its T
+steps are filled. They differ where workers with fewer steps were merged; behind a game's length
+nothing trains. The pool has room for the 593 legal moves that a position can have at most: in games
+of players that hoard pieces the average of a rollout passes 200.
 
 The arrays may lie in memory that was made elsewhere, say between processes: `layout` lists them.
 """
@@ -37,8 +39,8 @@ from numpy.typing import NDArray
 from keisei.core.advantages import negamax_advantages
 from keisei.core.legal_pool import append_legal
 from keisei.shogi.batch import POSITION_BYTES
+from keisei.shogi.position import MAX_LEGAL_MOVES
 
-LEGAL_MOVES_A_STEP = 220
 _STEP_ARRAYS: dict[str, tuple[type[np.generic], tuple[int, ...]]] = {
     "positions": (np.int8, (POSITION_BYTES,)),
     "legal_starts": (np.int32, ()),
@@ -89,7 +91,7 @@ class ExperienceBuffer:
         steps: int,
         games: int,
         *,
-        legal_moves: int = LEGAL_MOVES_A_STEP,
+        legal_moves: int = MAX_LEGAL_MOVES,
         arrays: Mapping[str, NDArray[Any]] | None = None,
     ) -> None:
         self.steps, self.games = steps, games
@@ -100,7 +102,7 @@ class ExperienceBuffer:
 
     @staticmethod
     def layout(
-        steps: int, games: int, legal_moves: int = LEGAL_MOVES_A_STEP
+        steps: int, games: int, legal_moves: int = MAX_LEGAL_MOVES
     ) -> list[tuple[str, np.dtype[Any], tuple[int, ...]]]:
         """(name, type, shape) of every array of such a buffer, as `arrays` must hold them."""
         per_step = [

@@ -107,10 +107,18 @@ def test_a_cleared_buffer_is_filled_anew_in_the_same_memory(random):
     assert (buffer.positions.ctypes.data, buffer.legal_pool.ctypes.data) == memory
 
 
-def test_a_step_takes_no_more_than_600_bytes():
+def test_a_step_takes_150_bytes_besides_its_legal_moves():
     buffer = ExperienceBuffer(16, 32)
     arrays = [value for value in vars(buffer).values() if isinstance(value, np.ndarray)]
-    assert sum(array.nbytes for array in arrays) / (16 * 32) <= 600
+    fixed = sum(array.nbytes for array in arrays if array is not buffer.legal_pool)
+    assert fixed / (16 * 32) <= 150
+
+
+def test_there_is_room_for_the_most_legal_moves_in_every_step(random):
+    steps = [random_step(random, 3) for _ in range(4)]
+    for step in steps:
+        step["legal_counts"][:] = MAX_LEGAL_MOVES
+    assert_holds(filled(steps), steps)
 
 
 def test_advantages_are_computed_over_the_filled_steps_only(random):

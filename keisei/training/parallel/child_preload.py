@@ -19,7 +19,7 @@ def _load_compiled_code() -> None:
     )
     agent = PPOAgent(config.model, config.ppo)
     play = SelfPlay(config, agent, None, groups_of(config, None)[0], threads=1)
-    play.collect(ExperienceBuffer(1, 1, legal_moves=593))
+    play.collect(ExperienceBuffer(1, 1))
 
 
 _load_compiled_code()

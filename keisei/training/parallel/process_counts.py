@@ -110,7 +110,7 @@ def measure_costs(config: Config, agent: PPOAgent) -> tuple[Cost, Cost]:
     copy = agent.copy_for_playing()
     with one_thread():
         play = SelfPlay(config, copy, None, Group(0, _LARGE))
-        buffer = ExperienceBuffer(_TIMES, _LARGE, legal_moves=593)
+        buffer = ExperienceBuffer(_TIMES, _LARGE)
         play.collect(buffer)
         zeros = np.zeros(_LARGE, np.float32)
         buffer.compute_advantages_and_returns(zeros, gamma=1, gae_lambda=1, cut_games="draw")
