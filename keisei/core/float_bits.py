@@ -67,7 +67,9 @@ def narrowed(typing: Any, value: Any, like: Any) -> Any:
 def sum_in_any_order(typing: Any, total: Any, value: Any) -> Any:
     """The sum of both, where the compiler may add up a loop's values as vectors.
 
-    The order is fixed when it compiles, so that the same sum always has the same bits.
+    The order is fixed when it compiles. One kernel that summed in a callee rounded otherwise where
+    it was just compiled than where it came from the cache: compare both before processes have to
+    agree on a sum to the last bit.
     """
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
