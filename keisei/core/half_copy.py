@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import deepcopy
 
 import torch
@@ -29,8 +30,14 @@ class HalfCopy:
         return logits, values
 
     def backward(self, loss: Tensor) -> None:
-        """Set the gradients of the network's own weights."""
-        for weight, gradient in zip(
-            self._weights, torch.autograd.grad(loss, self._cast), strict=True
-        ):
-            weight.grad = gradient.to(weight.dtype)
+        """Set the gradients of the network's own weights, in place where there are some."""
+        gradients = torch.autograd.grad(loss, self._cast)
+        for weight in self._weights:
+            if weight.grad is None:
+                weight.grad = torch.empty_like(weight)
+        torch._foreach_copy_(gradients_of(self._weights), gradients)
+
+
+def gradients_of(parameters: Sequence[Tensor]) -> list[Tensor]:
+    """The gradients of parameters that all have one."""
+    return [parameter.grad for parameter in parameters if parameter.grad is not None]

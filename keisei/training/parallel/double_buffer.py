@@ -9,13 +9,13 @@ are not versions, because a version may be published again with other weights.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from keisei.training.parallel.fence import Fence
 from keisei.training.parallel.shared_memory import ArraySpec
 
 NOTHING_PUBLISHED = -1
@@ -46,8 +46,7 @@ class DoubleBuffer:
         self._finished: NDArray[np.int64] = arrays["finished"]
         self._versions: NDArray[np.int64] = arrays["versions"]
         self.weights = arrays["weights_0"], arrays["weights_1"]
-        self._held = threading.Lock()
-        self._held.acquire()
+        self._fence = Fence()
 
     def clear(self) -> None:
         """Prepare new memory, which is zeros, for its first publication."""
@@ -91,14 +90,3 @@ class DoubleBuffer:
             np.copyto(into, self.weights[buffer])
         self._fence()
         return version if int(self._begun[buffer]) == publication else None
-
-    def _fence(self) -> None:
-        """Make what comes before it happen before what comes after it, as other processes see it.
-
-        x86 keeps stores in order, and loads; ARM does not, and Python has no fence. But a lock
-        has half of one each way: nothing moves down past a release, nothing up past an acquire,
-        and an acquire does not pass the release of the same lock before it. So the lock is always
-        held, and a release with an acquire after it (not the other way round) is the fence.
-        """
-        self._held.release()
-        self._held.acquire()

@@ -35,6 +35,8 @@ from keisei.training.parallel.gradient_process import (
 )
 
 _FAILURES_TO_GIVE_UP = 5
+_PATIENCE = 0.02
+"""Seconds: longer than a gradient step and what lies between two updates of a small network."""
 
 
 class GradientHelpers:
@@ -43,7 +45,8 @@ class GradientHelpers:
     The agent's weights move to shared memory, and updates must learn from `buffer`, which lies
     there too. A helper that dies, fails or is silent for `timeout` seconds is replaced; the
     replacement joins in when it is ready. One that fails five times without an answer between is
-    given up. What went wrong is in `failures`.
+    given up. What went wrong is in `failures`. With `own_cores`, one for every process that plays
+    or learns, they look out for each other's orders and answers before they fall asleep.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class GradientHelpers:
         steps: int,
         games: int,
         learners: int,
+        own_cores: bool = False,
         context: ForkServerContext | SpawnContext,
         timeout: float = 60.0,
         start: bool = True,
@@ -64,7 +68,13 @@ class GradientHelpers:
             raise ValueError(f"helpers compute on the CPU, and the agent is on {agent.device}")
         self.learners, self._timeout = learners, timeout
         self._shape = LearnerShape(
-            agent.model_config, agent.config, agent.mixed_precision, steps, games, learners
+            agent.model_config,
+            agent.config,
+            agent.mixed_precision,
+            steps,
+            games,
+            learners,
+            patience=_PATIENCE if own_cores else 0.0,
         )
         self._memory = memory_for(agent, self._shape)
         self._parts = GradientParts(agent, self._memory, self._shape, keep_weights=True)
@@ -185,7 +195,7 @@ class GradientHelpers:
         )
         start_child(process)
         theirs.close()
-        self._helpers[number] = HelperProcess(process, pipe)
+        self._helpers[number] = HelperProcess(number, process, pipe, self._parts.board)
 
 
 def _borders(count: int, parts: int) -> list[int]:

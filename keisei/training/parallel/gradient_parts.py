@@ -19,9 +19,11 @@ from torch import Tensor
 
 from keisei.config_schema import ModelConfig, PPOConfig
 from keisei.core.experience_buffer import ExperienceBuffer
+from keisei.core.half_copy import gradients_of
 from keisei.core.minibatch import Lesson
 from keisei.core.ppo_agent import PPOAgent
 from keisei.core.ppo_loss import LOSSES
+from keisei.training.parallel.order_board import OrderBoard, order_board_layout
 from keisei.training.parallel.shared_memory import ArraySpec, SharedMemory, size_of
 
 _FLOATS_A_LINE = 16
@@ -36,6 +38,8 @@ class LearnerShape(NamedTuple):
     steps: int
     games: int
     learners: int
+    patience: float
+    """Seconds that orders and answers are looked out for before somebody falls asleep."""
 
 
 class Part(NamedTuple):
@@ -87,6 +91,7 @@ def _learning_layout(agent: PPOAgent, shape: LearnerShape) -> list[ArraySpec]:
         ArraySpec("gradients", np.float32, (shape.learners, numbers)),
         ArraySpec("losses", np.float32, (shape.learners, len(LOSSES))),
         ArraySpec("chosen", np.int64, (shape.steps * shape.games,)),
+        *order_board_layout(shape.learners, _PART.size),
     ]
 
 
@@ -104,6 +109,7 @@ class GradientParts:
         self.buffer = ExperienceBuffer(shape.steps, shape.games, arrays=memory.arrays(rollout))
         self.chosen: NDArray[np.int64] = arrays["chosen"]
         """The numbers of the minibatch's steps."""
+        self.board = OrderBoard(arrays, _PART.size, patience=shape.patience)
         self._agent = agent
         self._parameters = list(agent.model.parameters())
         self._gradients = torch.from_numpy(arrays["gradients"])
@@ -122,10 +128,12 @@ class GradientParts:
     def compute(self, number: int, part: Part) -> None:
         """Write losses and gradient of a part to the row of learner `number`."""
         lesson = Lesson(self.buffer, *part[3:])
+        row = self._rows[number]
+        _set_gradients(self._parameters, row)
         losses = self._agent.gradients(lesson, self.chosen[part.first : part.behind])
         torch.stack([losses[name] for name in LOSSES], out=self._losses[number])
-        for row, parameter in zip(self._rows[number], self._parameters, strict=True):
-            row.copy_(parameter.grad)  # type: ignore[arg-type]  # there is one after `gradients`
+        if self._parameters[0].grad is not row[0]:  # they were not written there
+            torch._foreach_copy_(row, gradients_of(self._parameters))
 
     def add_up(self, sizes: Sequence[int]) -> dict[str, Tensor]:
         """Give the agent the mean of the gradients, weighted by the parts' sizes; the losses too.
@@ -139,9 +147,13 @@ class GradientParts:
             if size:
                 self._sum.add_(self._gradients[number], alpha=size / total)
                 losses.add_(self._losses[number], alpha=size / total)
-        for parameter, view in zip(self._parameters, self._views_of_sum, strict=True):
-            parameter.grad = view
+        _set_gradients(self._parameters, self._views_of_sum)
         return dict(zip(LOSSES, losses.unbind(), strict=True))
+
+
+def _set_gradients(parameters: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        parameter.grad = gradient
 
 
 def _views(flat: Tensor, parameters: Sequence[Tensor]) -> list[Tensor]:

@@ -1,7 +1,7 @@
 """A helper process of the learner: from inside `help_learning`, from outside `HelperProcess`.
 
-The helper says READY once. Then each order is a `Part`, and each answer `done` with its ticket, or
-FAILED with the traceback. The end of the pipe is the sign to stop.
+The helper says READY once. Then each order on the board is a `Part`, and is answered there, or by
+FAILED with the traceback through the pipe. The end of the pipe is the sign to stop.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import NamedTuple
 from keisei.core.ppo_agent import PPOAgent
 from keisei.training.parallel.child_process import settle_as_child
 from keisei.training.parallel.gradient_parts import GradientParts, LearnerShape, Part
+from keisei.training.parallel.order_board import OrderBoard
 from keisei.training.parallel.shared_memory import SharedMemory
 from keisei.training.timeline import Timeline
 
@@ -55,17 +56,15 @@ def _follow_orders(setup: HelperSetup, timeline: Timeline) -> None:
     shape = setup.shape
     agent = PPOAgent(shape.model, shape.ppo, mixed_precision=shape.mixed_precision)
     parts = GradientParts(agent, setup.memory, shape, keep_weights=False)
-    setup.pipe.send_bytes(_READY)
+    number, board, pipe = setup.number, parts.board, setup.pipe
+    ticket = board.posted(number)
+    pipe.send_bytes(_READY)
     while True:
         with timeline.span("wait"):
-            part = Part.decode(setup.pipe.recv_bytes())
+            ticket, order = board.next_order(number, ticket, pipe)
         with timeline.span("gradient"):
-            parts.compute(setup.number, part)
-        setup.pipe.send_bytes(_done(part))
-
-
-def _done(part: Part) -> bytes:
-    return b"done %d" % part.ticket
+            parts.compute(number, Part.decode(order))
+        board.answer(number, ticket, pipe)
 
 
 class HelperLostError(Exception):
@@ -75,10 +74,12 @@ class HelperLostError(Exception):
 class HelperProcess:
     """The main process's side of one helper. All methods raise `HelperLostError`, but `end`."""
 
-    def __init__(self, process: BaseProcess, pipe: Connection) -> None:
-        self._process, self._pipe = process, pipe
+    def __init__(
+        self, number: int, process: BaseProcess, pipe: Connection, board: OrderBoard
+    ) -> None:
+        self._number, self._process, self._pipe, self._board = number, process, pipe, board
         self._ready = False
-        self._awaited = b""
+        self._awaited = 0
         self._started = time.monotonic()
 
     def is_ready(self, timeout: float = 0.0) -> bool:
@@ -95,19 +96,20 @@ class HelperProcess:
         if not self.is_ready():
             return False
         try:
-            self._pipe.send_bytes(part.encode())
+            self._board.post(self._number, part.ticket, part.encode(), self._pipe)
         except OSError:
             raise self._died() from None
-        self._awaited = _done(part)
+        self._awaited = part.ticket
         return True
 
     def has_done_it(self, deadline: float) -> bool:
         """Wait until the gradient is in its row, which is True, or the helper lost."""
-        answer = None
-        while answer != self._awaited:  # an older one is of a minibatch that was abandoned
-            answer = self._receive(max(deadline - time.monotonic(), 0.0))
-            if answer is None:
-                raise HelperLostError("did not answer in time and was killed")
+
+        def wakes_us() -> bool:
+            return self._receive(max(deadline - time.monotonic(), 0.0)) is not None
+
+        if not self._board.await_answer(self._number, self._awaited, wakes_us):
+            raise HelperLostError("did not answer in time and was killed")
         return True
 
     def _receive(self, timeout: float) -> bytes | None:

@@ -76,10 +76,11 @@ class TestFaults:
             ("error", "failed:\nTraceback .*in faulty.*MemoryError: no room for gradients"),
         ],
     )
-    def test_they_change_no_bit(self, expected, what, words, tmp_path):
+    @pytest.mark.parametrize("own_cores", [False, True])
+    def test_they_change_no_bit(self, expected, what, words, own_cores, tmp_path):
         fault = Fault(tmp_path / "happened", what)
-        patience = 1.0 if what == "SIGSTOP" else 60.0
-        with Learner(3, helper_main=fault, timeout=patience) as learner:
+        patience = 4.0 if what == "SIGSTOP" else 60.0
+        with Learner(3, helper_main=fault, timeout=patience, own_cores=own_cores) as learner:
             lost = processes_of(learner.helpers)
             figures = [learner.update(rollout(seed)) for seed in (1, 2)]
             assert (figures, learner.everything()) == expected
