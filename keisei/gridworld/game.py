@@ -105,6 +105,9 @@ class Game:
     def trace_with(self, timeline: TimelineLike, make_timeline: TimelineMaker) -> None:
         """Write to this timeline, which is not closed here, and one of each other thread."""
 
+    def take_up_lessons(self) -> None:
+        """Give the agents what was learned beside, at the end of an epoch; `train` does it too."""
+
     def finish_lessons(self, train_steps: int = 1) -> None:
         """Wait until all that was collected is learned, where that is done beside."""
 

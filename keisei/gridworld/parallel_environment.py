@@ -189,6 +189,10 @@ class ParallelEnvironment(Environment):
         share, rest = divmod(self.steps, len(self.agents))
         return [share + (number < rest) for number in range(len(self.agents))]
 
+    def take_up_lessons(self) -> None:
+        """Give the agents what was learned beside, at the end of an epoch; `train` does it too."""
+        self.lessons.take_over_at_end(self.epoch)
+
     def finish_lessons(self, train_steps: int = 1) -> None:
         """Wait until all that was collected is learned, and give the agents what they learned."""
         self.lessons.finish(self.epoch, train_steps)

@@ -177,6 +177,11 @@ class ParallelLessons:
             with self.pauses.span("pause"):
                 self._take_over(epoch)
 
+    def take_over_at_end(self, epoch: int) -> None:
+        """Give the agents what was learned beside, at the end of an epoch: waited for if so set."""
+        with self.pauses.span("pause"):
+            self._take_over(epoch, wait=self.parallel.repeatable)
+
     def _take_over(self, epoch: int, *, wait: bool = False) -> None:
         learner = self.get_learner()
         if wait and learner.busy and not learner.ready:

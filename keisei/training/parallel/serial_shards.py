@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from typing import Any
 
 from torch import nn
@@ -25,6 +26,8 @@ class SerialShards:
         self._shards = [WorldShard(config, group) for group in shards_of(config.copies, shards)]
         layout = self._shards[0].layout()
         self._rollouts = [layout.private() for _ in self._shards]
+        self._begun: tuple[int, dict[str, Any]] | None = None
+        """The epoch that was begun, and the weights that it is played with."""
 
     @property
     def states(self) -> list[ShardState]:
@@ -33,15 +36,24 @@ class SerialShards:
 
     def load_states(self, states: list[ShardState]) -> None:
         """Go on from what `states` gave."""
+        self._begun = None
         for shard, state in zip(self._shards, states, strict=True):
             shard.load_state(state)
 
+    def begin(self, epoch: int) -> None:
+        """Play an epoch, when it is asked for, with the weights of now."""
+        self._begun = epoch, deepcopy(self._networks.state_dict())
+
     @contextmanager
     def play(self, epoch: int) -> Iterator[list[WorldRollout]]:
-        """Play an epoch of all shards with the weights of now; what was played, in their order."""
+        """Play an epoch of all shards; what was played, in their order."""
+        if self._begun is None or self._begun[0] != epoch:
+            self.begin(epoch)
+        assert self._begun is not None
+        weights = self._begun[1]
         with one_thread():  # as a worker does: more threads may round otherwise
             for shard, rollout in zip(self._shards, self._rollouts, strict=True):
-                shard.networks.load_state_dict(self._networks.state_dict())
+                shard.networks.load_state_dict(weights)
                 rollout.begin(0, epoch)
                 shard.play(epoch)
                 shard.hand_over(rollout)

@@ -115,6 +115,11 @@ class WorldRollout:
         if found != [epoch, number, number]:
             raise TornRolloutError(f"rollout {number} of epoch {epoch} is marked {found}")
 
+    @property
+    def number(self) -> int:
+        """Which epoch of the game it is."""
+        return int(self._header[_BEGUN])
+
     def turns_of(self, agent: int) -> dict[str, NDArray[Any]]:
         """[T, copies, ...] by name: what the agent's memory handed over; views."""
         length, copies = int(self._arrays["lengths"][agent]), int(self._header[_COPIES])

@@ -2,8 +2,9 @@
 
 In every epoch each worker fetches the newest weights of all agents, plays its copies, and hands
 over what each agent's memory holds. Here are the models that learn: what an agent lived through in
-any copy goes to that agent's own memory, shard after shard. The same seed and number of shards give
-the same run, bit for bit, even if workers are killed.
+any copy goes to that agent's own memory, shard after shard. With a learner beside the collection,
+the next epoch is begun before that: it does not depend on it. The same seed and number of shards
+give the same run, bit for bit, even if workers are killed.
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ class ShardedGame(Game):
         self.agents = self.learners.agents
         self.on_news, self.learners.on_news = on_news, self._tell
         networks = acting_networks(self.agents)
+        self._ahead = config.parallel.enabled and config.parallel.async_learning
         self.workers: WorldWorkers | SerialShards
         if debug_serial:
             self.workers = SerialShards(config, shards, networks)
@@ -76,6 +78,7 @@ class ShardedGame(Game):
                 shards,
                 networks,
                 supervision,
+                ahead=self._ahead,
                 announce=self._tell,
                 log_path=log_path,
                 trace_path=trace_path,
@@ -109,7 +112,10 @@ class ShardedGame(Game):
         self.learners.trace_with(timeline, make_timeline)
 
     def finish_lessons(self, train_steps: int = 1) -> None:
-        """Wait until all that was collected is learned, where that is done beside."""
+        """Wait until all that was collected is learned, where that is done beside.
+
+        An epoch that was begun before is played with the weights from before.
+        """
         self.learners.finish_lessons(train_steps)
 
     # The learners count the epochs: what they learn may depend on it.
@@ -133,6 +139,9 @@ class ShardedGame(Game):
         for agent in self.agents:
             agent.model.start_epoch_action(self.epoch)
         with self.workers.play(self.epoch) as rollouts:
+            if self._ahead:
+                self.learners.take_up_lessons()
+                self.workers.begin(self.epoch + 1)
             self._take_over(rollouts)
         for agent in self.agents:
             agent.model.end_epoch_action(self.epoch)

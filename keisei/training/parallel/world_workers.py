@@ -46,7 +46,8 @@ class _Running(NamedTuple):
 class WorldWorkers:
     """Starts a process for each shard when it is needed, and ends them with `close`.
 
-    networks: whose weights the workers play with, those of all agents.
+    networks: whose weights the workers play with, those of all agents. ahead: whether an epoch is
+    begun while the one before is read.
     """
 
     def __init__(
@@ -56,13 +57,14 @@ class WorldWorkers:
         networks: nn.Module,
         settings: ParallelConfig,
         *,
+        ahead: bool,
         announce: Callable[[str], None],
         log_path: Path | None,
         trace_path: Path | None,
         worker_main: Callable[[WorldWorkerSetup], None],
     ) -> None:
         self._config, self._networks, self._settings = config, networks, settings
-        self._announce, self._worker_main = announce, worker_main
+        self._ahead, self._announce, self._worker_main = ahead, announce, worker_main
         self._log_path, self._trace_path = log_path, trace_path
         groups = shards_of(config.copies, shards)
         largest = WorldShard(config, groups[0])
@@ -71,8 +73,10 @@ class WorldWorkers:
         parts = zip(groups, states, strict=True)
         self.each = [SelfPlayWorker(number, *part) for number, part in enumerate(parts)]
         self._states = states
-        self._played: dict[int, Committed[WorldRollout]] = {}
-        """By worker, what has been played of the epoch under way."""
+        self._played: dict[tuple[int, int], Committed[WorldRollout]] = {}
+        """By epoch and worker, what has been played and not been read to its end."""
+        self._begun: int | None = None
+        """The epoch that was begun last."""
         self._version = NOTHING_PUBLISHED
         self._running: _Running | None = None
 
@@ -111,7 +115,7 @@ class WorldWorkers:
         communicator = WorkerCommunicator(
             context,
             self._layout,
-            slots=len(self.each),
+            slots=len(self.each) * (2 if self._ahead else 1),
             shared=shared,
             timeout=settings.worker_timeout,
         )
@@ -158,32 +162,44 @@ class WorldWorkers:
 
     @contextmanager
     def play(self, epoch: int) -> Iterator[list[WorldRollout]]:
-        """Have all shards play an epoch with the weights of now; what they played, in their order.
+        """Have all shards play an epoch; what they played, in their order.
 
-        It counts as played when the block is left without an error; else the same is handed over
-        again. After a `WorkersLostError` all workers have ended; the next epoch starts new ones.
+        They play it with the weights of now, unless it was begun before. It counts as played when
+        the block is left without an error; else the same is handed over again. After a
+        `WorkersLostError` all workers have ended; the next epoch starts new ones.
         """
         running = self._get_running()
-        self._publish(running)
+        if epoch != self._begun:
+            self.begin(epoch)
         try:
             self._wait_for_all(running, epoch)
         except WorkersLostError:
             self.close()
             raise
-        played = [self._played[worker.number] for worker in self.each]
+        played = [self._played[epoch, worker.number] for worker in self.each]
         yield [committed.rollout for committed in played]
         self._states = [committed.state for committed in played]
         for committed in played:
             committed.worker.steps += committed.rollout.notes.steps
             committed.worker.games += committed.worker.group.games
             running.communicator.release(committed.slot)
-        self._played.clear()
+            del self._played[epoch, committed.worker.number]
+
+    def begin(self, epoch: int) -> None:
+        """Have all shards that can begin to play an epoch, with the weights of now.
+
+        Another one that is being read must have been played by all of them.
+        """
+        running = self._get_running()
+        self._publish(running)
+        self._begun = epoch
+        self._order(running, epoch)
 
     def _wait_for_all(self, running: _Running, epoch: int) -> None:
-        while len(self._played) < len(self.each):
+        while any((epoch, worker.number) not in self._played for worker in self.each):
             self._order(running, epoch)
             for committed in running.supervisor.listen(_LISTENING_SECONDS):
-                self._played[committed.worker.number] = committed
+                self._played[committed.rollout.number, committed.worker.number] = committed
 
     def _publish(self, running: _Running) -> None:
         self._version += 1
@@ -195,7 +211,7 @@ class WorldWorkers:
     def _order(self, running: _Running, epoch: int) -> None:
         """Have those play who are ready and have not played this epoch."""
         for worker in running.supervisor.playing:
-            if worker.number not in self._played and not worker.orders:
+            if (epoch, worker.number) not in self._played and not worker.orders:
                 worker.orders.append(epoch)
                 order = Message(Kind.PLAY, worker.epoch, number=epoch, version=self._version)
                 running.communicator.grant(worker.number, order)
@@ -220,6 +236,7 @@ class WorldWorkers:
             return
         self._running.supervisor.close()
         self._played.clear()
+        self._begun = None
         self._take_back()
         self._running.communicator.close()
         self._running = None

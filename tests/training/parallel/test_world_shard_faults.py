@@ -76,6 +76,17 @@ def test_all_killed_at_once_change_nothing(expected):
         assert run.game.get_statistics()["restarts"] == 3
 
 
+def test_a_kill_changes_nothing_where_epochs_are_begun_ahead():
+    beside = {"enabled": True, "async_learning": True, "deterministic": True}
+    config = world_config(parallel=beside)
+    expected = outcome_in_one_process(config, epochs=6)
+    with Run(config, worker_main=PLAYING).epochs(3) as run:
+        for worker in run.game.workers.each:  # they play, or have played, what is asked for next
+            os.kill(worker.pid, signal.SIGKILL)
+        assert run.epochs(3).outcome() == expected
+        assert run.game.get_statistics()["restarts"] == 4
+
+
 def test_kills_between_epochs_change_nothing(expected):
     with Run().epochs(2) as run:
         for worker in run.game.workers.each:

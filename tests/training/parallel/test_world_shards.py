@@ -1,5 +1,7 @@
 """Worlds played by worker processes: each agent gets its own turns, and the run is repeatable."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -117,15 +119,18 @@ def test_counts_are_means_over_all_copies(game):
     )
 
 
-def test_experience_may_travel_through_pipes():
-    with Run(supervision=supervised(use_shared_memory=False)) as run:
-        assert run.epochs(4).outcome() == outcome_in_one_process()
+@pytest.mark.parametrize("parallel", ["one after the other", "beside"])
+def test_experience_may_travel_through_pipes(parallel):
+    config = world_config(parallel=PARALLEL[parallel])
+    with Run(config, supervision=supervised(use_shared_memory=False)) as run:
+        assert run.epochs(4).outcome() == outcome_in_one_process(config)
         assert not run.game.get_statistics()["shared_memory"]
 
 
+@pytest.mark.parametrize("parallel", ["one after the other", "beside"])
 @pytest.mark.parametrize("kind", ["ppo", "iqn", "random"])
-def test_a_resumed_run_equals_an_unbroken_one(kind):
-    config = world_config(kind)
+def test_a_resumed_run_equals_an_unbroken_one(kind, parallel):
+    config = world_config(kind, parallel=PARALLEL[parallel])
     with Run(config) as run:
         state = run.epochs(2).game.state()
         unbroken = run.epochs(2).outcome()
@@ -135,6 +140,30 @@ def test_a_resumed_run_equals_an_unbroken_one(kind):
         resumed.game.load_state(*state)
         assert resumed.epochs(2).outcome()[:2] == unbroken[:2]
         assert resumed.rewards == unbroken[2][2:]
+
+
+def test_beside_a_learner_the_next_epoch_is_played_before_it_is_asked_for():
+    with Run(world_config(parallel=PARALLEL["beside"])) as run:
+        run.epochs(2)
+        workers = run.game.workers
+        deadline = time.monotonic() + 60
+        while not all((2, worker.number) in workers._played for worker in workers.each):
+            assert time.monotonic() < deadline
+            for committed in workers._running.supervisor.listen(0.1):
+                key = committed.rollout.number, committed.worker.number
+                workers._played[key] = committed
+        assert run.game.epoch == 2
+        run.epochs(1)
+        assert set(workers._played) == set()
+
+
+def test_lessons_that_are_finished_between_count_for_the_epoch_after_the_next():
+    def outcome(**options):
+        with Run(world_config(parallel=PARALLEL["beside"]), **options) as run:
+            run.epochs(2).game.finish_lessons()
+            return run.epochs(2).outcome()
+
+    assert outcome() == outcome(debug_serial=True)
 
 
 def test_a_closed_game_can_be_read_and_goes_on_with_new_workers():
