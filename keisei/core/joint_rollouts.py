@@ -50,7 +50,7 @@ class JointRollouts:
         common["actions"][:, row], common["rewards"][:, row] = turn.actions, turn.rewards
         common["dones"][:, row], common["active"][:, row] = turn.dones, turn.active
         self._go_on(row, said[0], turn)
-        counts = np.count_nonzero(turn.active, axis=1).tolist()
+        counts = np.add.reduce(turn.active, axis=1, dtype=np.int64).tolist()
         for memory, count in zip(self._memories, counts, strict=True):
             memory.count_turn(count)
 

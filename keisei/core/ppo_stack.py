@@ -31,6 +31,8 @@ from keisei.gridworld.stack import Failure, Figures
 
 MOST_TOGETHER = 8
 """Models whose lessons one thread takes at once; a GPU takes all."""
+_FEW_COPIES = 8
+"""With more, the products are most of the work, and NumPy might share one out to threads."""
 _SHORT_LESSON = 300
 """Turns of a lesson that is mostly Python's, of which only one thread can run at a time: 16 models
 with 100 turns each took 1.1 times as long in two threads as in one."""
@@ -50,7 +52,10 @@ class PPOStack:
             (bias.detach().unsqueeze(1), weight.detach().mT)
             for weight, bias in zip(parameters[::2], parameters[1::2], strict=True)
         ]
-        """[N, 1, outputs] and [N, inputs, outputs] of each layer, views of the same weights."""
+        """[N, 1, outputs] and [N, inputs, outputs] of each layer, views of the same weights: made
+        once, as torch takes 1 µs to make one."""
+        self._arrays = [] if self._together else [(b.numpy(), w.numpy()) for b, w in self._layers]
+        self._drawn, self._drawn_rows = torch.empty(0, 0), list[Tensor]()
         self._memories = JointRollouts([model.memory for model in models])
         self._optimizer = StackedOptimizer(networks, [model.optimizer for model in models])
 
@@ -59,26 +64,32 @@ class PPOStack:
         numbers = list(states)
         seen = np.concatenate([self._models[n].memory.current_state(states[n]) for n in numbers])
         seen = seen.reshape(len(numbers), -1, seen.shape[1])
-        outputs = self._answers(numbers, torch.from_numpy(seen).to(self._device)).cpu().numpy()
-        fractions = torch.empty(outputs.shape[:2])
-        for n, its_fractions in zip(numbers, fractions, strict=True):
-            torch.rand(len(its_fractions), generator=self._models[n].generator, out=its_fractions)
-        actions, log_probs = choices_of(outputs, fractions.numpy())
+        outputs = self._answers(numbers, seen)
+        actions, log_probs = choices_of(outputs, self._fractions(numbers, outputs.shape[1]))
         self._memories.expect(numbers, (seen, log_probs, outputs[..., -1]))
         return dict(zip(numbers, actions, strict=True))
 
-    @torch.inference_mode()
-    def _answers(self, numbers: list[int], states: Tensor) -> Tensor:
-        """[N, B, A + 1] what the networks of these models say of `states` [N, B, inputs].
+    def _fractions(self, numbers: list[int], copies: int) -> NDArray[np.float32]:
+        """[N, B] random numbers of these models, each from its own generator."""
+        if self._drawn.shape != (len(numbers), copies):
+            self._drawn = torch.empty(len(numbers), copies)
+            self._drawn_rows = list(self._drawn)
+        for n, row in zip(numbers, self._drawn_rows, strict=True):
+            torch.rand(copies, generator=self._models[n].generator, out=row)
+        return self._drawn.numpy()
 
-        Of all of them, through views that were made once: torch takes 1 µs to make one.
-        """
-        if numbers != self._all:
-            return _forward(rows_of(self._parameters, numbers), states)
-        outputs = states
-        for layer, (bias, weight) in enumerate(self._layers):
-            outputs = torch.baddbmm(bias, outputs.relu_() if layer else outputs, weight)
-        return outputs
+    def _answers(self, numbers: list[int], states: NDArray[np.float32]) -> NDArray[np.float32]:
+        """[N, B, A + 1] what the networks of these models say of `states` [N, B, inputs]."""
+        if self._arrays and numbers == self._all and states.shape[1] <= _FEW_COPIES:
+            return _small_forward(self._arrays, states)
+        with torch.inference_mode():
+            seen = torch.from_numpy(states).to(self._device)
+            if numbers != self._all:
+                return _forward(rows_of(self._parameters, numbers), seen).cpu().numpy()
+            outputs = seen
+            for layer, (bias, weight) in enumerate(self._layers):
+                outputs = torch.baddbmm(bias, outputs.relu_() if layer else outputs, weight)
+            return outputs.cpu().numpy()
 
     def remember(self, turn: Turn) -> None:
         """What `memory.add` of each model would do, at once."""
@@ -166,6 +177,19 @@ class PPOStack:
         if len(failed) < len(numbers):
             self._optimizer.step(gradients, numbers, but=failed)
         return {name: value.detach().cpu().numpy() for name, value in losses.items()}
+
+
+def _small_forward(
+    layers: Sequence[tuple[NDArray[np.float32], NDArray[np.float32]]], states: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """As `_forward`, of few rows: NumPy has less to do before and after a product than torch."""
+    outputs = states
+    for layer, (bias, weight) in enumerate(layers):
+        if layer:
+            np.maximum(outputs, 0, out=outputs)
+        outputs = np.matmul(outputs, weight)
+        outputs += bias
+    return outputs
 
 
 def _forward(parameters: Sequence[Tensor], states: Tensor) -> Tensor:

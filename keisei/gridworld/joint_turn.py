@@ -95,7 +95,7 @@ class JointTurn:
         """[N, B] the actions, if they are what `Environment.check_action` wants."""
         shape = (self._game.world.copies,)
         if all(_is_answer(action, shape) for action in actions):
-            chosen: NDArray[np.int64] = np.stack(actions)
+            chosen: NDArray[np.int64] = np.array(actions)
             if not (chosen.view(np.uint64) >= self._choices).any():
                 return chosen
         for agent, action in zip(self._game.agents, actions, strict=True):

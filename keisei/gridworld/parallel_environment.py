@@ -171,7 +171,7 @@ class ParallelEnvironment(Environment):
     def begin_turn(self) -> None:
         """As in any game; weights that have become ready are taken up first."""
         self.lessons.take_over_if_ready(self.epoch)
-        self._agent_steps += np.count_nonzero(self.active, axis=1)
+        self._agent_steps += np.add.reduce(self.active, axis=1, dtype=np.int64)
         super().begin_turn()
 
     # Learning
