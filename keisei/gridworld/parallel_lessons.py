@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
@@ -21,6 +21,13 @@ from keisei.gridworld.parallel_records import LearningRecord, most_experienced
 from keisei.gridworld.parallel_settings import ParallelSettings
 from keisei.gridworld.spans import NoTimeline, TimelineMaker
 from keisei.gridworld.stack import Failure, Figures, LearningModel
+
+
+class _Lesson(NamedTuple):
+    """What an agent learns from, and how many agent-steps it lived through for it."""
+
+    lesson: Any
+    steps: int
 
 
 class ParallelLessons:
@@ -106,28 +113,42 @@ class ParallelLessons:
         for number in self._learning():
             self.records[number].lived(steps[number])
         self.collected_steps += sum(steps)
+        due = self._owing(self.parallel.train_interval)
         with self.pauses.span("pause"):
-            self._take_over(epoch, wait=self.parallel.repeatable)
-            due = self._owing(self.parallel.train_interval)
-            if due and not learner.busy:
-                self._teach(epoch, train_steps, due)
+            if self.parallel.repeatable and self.parallel.max_agents_per_lesson is None:
+                # While the learner is still busy: who learns does not depend on who has learned.
+                lessons = self._snapshot(epoch, train_steps, due)
+                self._take_over(epoch, wait=True)
+                self._hand_over(lessons, epoch)
+            else:
+                self._take_over(epoch, wait=self.parallel.repeatable)
+                if due and not learner.busy:
+                    self._teach(epoch, train_steps, due)
             self._draw(epoch, train_steps, self._owing(self.parallel.backlog))  # forgotten
 
     def _teach(self, epoch: int, train_steps: int, due: Iterable[int]) -> None:
         """Hand over all that those of them with most new experience have lived through."""
-        learner = self.get_learner()
+        self._hand_over(self._snapshot(epoch, train_steps, due), epoch)
+
+    def _snapshot(self, epoch: int, train_steps: int, due: Iterable[int]) -> dict[int, _Lesson]:
+        """What those of them learn from that do not rest and have most new experience."""
         with self.pauses.span("snapshot"):
             resting = [number for number in due if self.records[number].rests(epoch)]
             awake = [number for number in due if number not in resting]
             chosen = most_experienced(self.records, awake, self.parallel.max_agents_per_lesson)
             owed = {number: self.records[number].owed_steps for number in chosen}
             lessons = self._draw(epoch, train_steps, sorted([*chosen, *resting]))
-        self._taught_epoch = epoch
-        for number in lessons:
+        return {number: _Lesson(lesson, owed[number]) for number, lesson in lessons.items()}
+
+    def _hand_over(self, lessons: Mapping[int, _Lesson], epoch: int) -> None:
+        """Have these agents learn beside, but for those that rest by now."""
+        awake = {n: lesson for n, lesson in lessons.items() if not self.records[n].rests(epoch)}
+        for number, lesson in awake.items():
             self.records[number].new_steps = 0
-            self.learned_steps += owed[number]
-        if lessons:
-            learner.teach(lessons, epoch)
+            self.learned_steps += lesson.steps
+        if awake:
+            self._taught_epoch = epoch
+            self.get_learner().teach({n: lesson.lesson for n, lesson in awake.items()}, epoch)
 
     def _owing(self, epochs: int) -> list[int]:
         """Who has lived through so many epochs since its last lesson."""
