@@ -18,8 +18,6 @@ from keisei.core.world_models import model_maker
 from keisei.gridworld.examples.cleanup import Cleanup
 from keisei.gridworld.examples.treasurehunt import Treasurehunt, TreasurehuntRules
 from keisei.gridworld.game import Game
-from keisei.gridworld.parallel_environment import in_parallel
-from keisei.gridworld.parallel_settings import ParallelSettings
 from keisei.training.memory_reuse import bound_primitive_caches, keep_freed_memory
 from keisei.world_config import WorldConfig
 
@@ -34,12 +32,15 @@ class Side(NamedTuple):
     game: Game
     train_steps: int
     sorrel: int | None = None
+    least_epochs: int = 1
+    """The first epoch is played and the last is learned from with nothing going on beside it."""
 
     def steps_per_second(self, seconds: float) -> float:
         """Run epochs for about so long."""
-        steps, started = 0, time.perf_counter()
-        while time.perf_counter() - started < seconds:
+        steps, epochs, started = 0, 0, time.perf_counter()
+        while epochs < self.least_epochs or time.perf_counter() - started < seconds:
             steps += self.game.run_epoch(train_steps=self.train_steps).steps
+            epochs += 1
         self.game.finish_lessons(self.train_steps)
         return steps / (time.perf_counter() - started)
 
@@ -48,8 +49,6 @@ def sides() -> dict[str, Callable[[], Side]]:
     """What is measured, by name."""
     random, ppo, iqn = (model_maker(kind, {}) for kind in ("random", "ppo", "iqn"))
     many = TreasurehuntRules(agents=16)
-    # Every epoch is learned from, while the next one is played.
-    beside = ParallelSettings(async_learning=True, deterministic=True)
     return {
         "treasurehunt, 1 copy": lambda: Side(
             Treasurehunt(random, copies=1), 0, SORREL["treasurehunt"]
@@ -76,10 +75,15 @@ def sides() -> dict[str, Callable[[], Side]]:
         "treasurehunt, IQN, 256 copies": lambda: Side(
             Treasurehunt(iqn, copies=256), 256, SORREL["treasurehunt, IQN"]
         ),
-        "treasurehunt, IQN, 256 copies, learning beside": lambda: Side(
-            in_parallel(Treasurehunt)(iqn, copies=256, parallel=beside),
+        "treasurehunt, IQN, 256 copies, learning beside processes": lambda: Side(
+            in_processes(
+                WorldConfig(
+                    game="treasurehunt", copies=256, learner={"kind": "iqn", "train_steps": 256}
+                )
+            ),
             256,
             SORREL["treasurehunt, IQN"],
+            least_epochs=8,
         ),
     }
 

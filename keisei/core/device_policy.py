@@ -19,6 +19,7 @@ from keisei.core.masked_policy import (
     gumbel_noise,
     measure_planes,
 )
+from keisei.core.packed_masks import MASK_BYTES
 from keisei.core.ppo_agent import PPOAgent
 from keisei.core.ppo_loss import ppo_losses
 
@@ -47,7 +48,6 @@ class DevicePolicy:
         self._agent = agent
         self._plane_words = PLANE_WORDS.to(agent.device)
         self._choose = self._compiled(self._choose_plainly)
-        self._values = self._compiled(self._values_plainly)
         self._losses = self._compiled(self._losses_plainly)
 
     def _compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -78,16 +78,15 @@ class DevicePolicy:
         noise = gumbel_noise(words, plane_words)
         return *choose_planes(logits, masks, noise, temperature), values
 
-    @torch.no_grad()
     def values(self, positions: Tensor) -> Tensor:
-        """[B] value of each position for its mover."""
-        with self._agent.autocast():
-            values: Tensor = self._values(positions)
-        return values
+        """[B] value of each position for its mover.
 
-    def _values_plainly(self, positions: Tensor) -> Tensor:
-        values: Tensor = self._agent.model(positions)[1]
-        return values
+        By the function that chooses moves, which is compiled for this number of positions already:
+        to compile another takes longer than it would save in an hour.
+        """
+        masks = torch.zeros(len(positions), MASK_BYTES, dtype=torch.uint8, device=positions.device)
+        words = torch.zeros(len(positions), dtype=torch.int64, device=positions.device)
+        return self.choose(positions, masks, words, temperature=1.0).values
 
     def losses(
         self, rollout: DeviceRollout, chosen: Tensor, normalised: Tensor, entropy_weight: Tensor
