@@ -3,8 +3,8 @@
     python scripts/plot_learning.py
 
 needs matplotlib (extra `dev`). docs/data/laptop_sweep.jsonl holds figures averaged over a tenth of
-each run; the other files are from `metrics.jsonl` of runs, every fourth update (gpu_run) or
-averaged over sixteen (laptop_seed*). gpu_ratings.jsonl holds what `keisei ladder` said of
+each run; the other files are from `metrics.jsonl` of runs, every fourth update (gpu_run), every second
+(gpu_attack) or averaged over sixteen (laptop_seed*). gpu_ratings.jsonl holds what `keisei ladder` said of
 checkpoints, with the GPU minutes, starts included, and the games that they had cost.
 """
 
@@ -80,7 +80,8 @@ def main() -> None:
     seeds = sorted((DOCS / "data").glob("laptop_seed*.jsonl"))
     runs = {path.stem.removeprefix("laptop_"): read(path.name) for path in seeds}
     draw(runs, "configs/shogi-laptop.yaml", "laptop_runs.png")
-    draw({"10x128": read("gpu_run.jsonl")}, "configs/shogi-gpu.yaml on an H200", "gpu_run.png")
+    runs = {"core46, no pool": read("gpu_run.jsonl"), "attack, pool": read("gpu_attack.jsonl")}
+    draw(runs, "10x128 on an H200", "gpu_run.png")
     draw_ratings(read("gpu_ratings.jsonl"), "gpu_ratings.png")
 
 
