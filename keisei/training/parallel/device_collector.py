@@ -23,6 +23,7 @@ from keisei.core.ppo_agent import PPOAgent
 from keisei.shogi.batch import POSITION_BYTES
 from keisei.shogi.judging import Reason
 from keisei.training.opponent_pool import OpponentPool
+from keisei.training.parallel.device_start import compile_ahead, kernels_compiled_beside
 from keisei.training.parallel.experience_collector import (
     PlaysHere,
     join_states,
@@ -53,12 +54,23 @@ class DeviceCollector(PlaysHere):
         threads: int,
     ) -> None:
         opponent = None if pool is None else DevicePolicy(pool.opponent)
+        groups = device_groups(config)
+        if agent.compiles:
+            with kernels_compiled_beside(config):
+                compile_ahead(
+                    config,
+                    agent,
+                    policy,
+                    opponent,
+                    games=groups[0].games,
+                    opponent_games=round(config.games.opponent_share * groups[0].games),
+                )
         # Half of the cores: the process that feeds the device needs the others. 4,096 games are
         # stepped in 1.4 ms by 8 threads of 16 cores, in 1.9 ms by 16.
         threads = max(1, threads // 2)
         self._groups: list[_DeviceGroup] = []
         column = 0
-        for group in device_groups(config):
+        for group in groups:
             past = None if pool is None else pool.opponent
             play = SelfPlay(config, agent, past, group, threads=threads)
             self._groups.append(_DeviceGroup(play, policy, opponent, agent.device, column))
