@@ -82,7 +82,7 @@ class DevicePolicy:
         """[B] value of each position for its mover.
 
         By the function that chooses moves, which is compiled for this number of positions already:
-        to compile another takes longer than it would save in an hour.
+        to compile another would make the start longer.
         """
         masks = torch.zeros(len(positions), MASK_BYTES, dtype=torch.uint8, device=positions.device)
         words = torch.zeros(len(positions), dtype=torch.int64, device=positions.device)

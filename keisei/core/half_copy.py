@@ -35,9 +35,9 @@ class HalfCopy:
         for weight in self._weights:
             if weight.grad is None:
                 weight.grad = torch.empty_like(weight)
-        torch._foreach_copy_(gradients_of(self._weights), gradients)
+        torch._foreach_copy_(gradients_there(self._weights), gradients)
 
 
-def gradients_of(parameters: Sequence[Tensor]) -> list[Tensor]:
+def gradients_there(parameters: Sequence[Tensor]) -> list[Tensor]:
     """The gradients of parameters that all have one."""
     return [parameter.grad for parameter in parameters if parameter.grad is not None]

@@ -1,12 +1,13 @@
 """A quicker start on a GPU: its functions are compiled here while a child compiles the kernels.
 
-Both take half a minute on a new machine. Kernels go to a cache on disk, so that a child process can
-compile them for this one: `python -m keisei.training.parallel.device_start` reads a config from
-standard input and plays a few plies of a few games with it, on the CPU.
+Both take more than half a minute on a new machine. Kernels go to a cache on disk, so that a child
+process can compile them for this one: `python -m keisei.training.parallel.device_start` reads a
+config from standard input and plays a few plies of a few games with it, on the CPU.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from keisei.core.device_policy import DevicePolicy
 from keisei.core.device_rollout import DeviceRollout
 from keisei.core.ppo_agent import PPOAgent
 
+_LOG = logging.getLogger(__name__)
 _FEW_GAMES, _FEW_STEPS = 8, 2
 _LONGEST_SECONDS = 300.0
 
@@ -28,7 +30,7 @@ _LONGEST_SECONDS = 300.0
 def kernels_compiled_beside(config: Config) -> Iterator[None]:
     """Have a child compile the kernels of a run with this config while entered.
 
-    Whatever becomes of it, this process compiles what it does not find.
+    Whatever becomes of it, this process compiles what it does not find; a failure is logged.
     """
     child = subprocess.Popen(
         [sys.executable, "-m", "keisei.training.parallel.device_start"],
@@ -44,6 +46,8 @@ def kernels_compiled_beside(config: Config) -> Iterator[None]:
         yield
         with suppress(subprocess.TimeoutExpired):
             child.wait(_LONGEST_SECONDS)
+        if child.returncode != 0:
+            _LOG.warning("The child that compiles kernels failed: this process compiles them.")
     finally:
         child.kill()
         child.wait()

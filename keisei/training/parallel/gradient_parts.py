@@ -19,7 +19,7 @@ from torch import Tensor
 
 from keisei.config_schema import ModelConfig, PPOConfig
 from keisei.core.experience_buffer import ExperienceBuffer
-from keisei.core.half_copy import gradients_of
+from keisei.core.half_copy import gradients_there
 from keisei.core.minibatch import Lesson
 from keisei.core.ppo_agent import PPOAgent
 from keisei.core.ppo_loss import LOSSES
@@ -133,7 +133,7 @@ class GradientParts:
         losses = self._agent.gradients(lesson, self.chosen[part.first : part.behind])
         torch.stack([losses[name] for name in LOSSES], out=self._losses[number])
         if self._parameters[0].grad is not row[0]:  # they were not written there
-            torch._foreach_copy_(row, gradients_of(self._parameters))
+            torch._foreach_copy_(row, gradients_there(self._parameters))
 
     def add_up(self, sizes: Sequence[int]) -> dict[str, Tensor]:
         """Give the agent the mean of the gradients, weighted by the parts' sizes; the losses too.

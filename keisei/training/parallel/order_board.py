@@ -72,6 +72,7 @@ class OrderBoard:
         def there() -> bool:
             return bool(self._posted[number] != last)
 
+        self._helper_sleeps[number] = 0  # whatever one before it left
         while not self._seen(there):
             self._helper_sleeps[number] = 1
             self._fence()
@@ -101,10 +102,12 @@ class OrderBoard:
         if not self._seen(there):
             self._main_sleeps[number] = 1
             self._fence()
-            while not there():
-                if not receive():
-                    break
-            self._main_sleeps[number] = 0
+            try:
+                while not there():
+                    if not receive():
+                        break
+            finally:  # also when the helper turns out to be lost
+                self._main_sleeps[number] = 0
         self._fence()
         return there()
 
