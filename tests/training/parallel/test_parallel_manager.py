@@ -35,14 +35,20 @@ def pids(learner):
 
 
 def work_and_count_plies(setup):
-    """A worker that adds a byte to a file with every ply, and waits once for the file `go`."""
+    """A worker that adds a byte to a file with every ply, and waits once for the file `go`.
+
+    While it waits there is a file `held`.
+    """
     play_one_step = SelfPlay._play_one_step
     played = setup.log_path.with_suffix(f".{setup.number}")
+    held, go = played.with_suffix(f".held{setup.number}"), played.with_suffix(".go")
     played.touch()
 
     def play_and_count(self, *arguments):
-        while played.stat().st_size == HELD_AT and not setup.log_path.with_suffix(".go").exists():
-            time.sleep(0.01)
+        if played.stat().st_size == HELD_AT:
+            held.touch()
+            while not go.exists():
+                time.sleep(0.01)
         play_one_step(self, *arguments)
         with played.open("ab") as file:
             file.write(b".")
@@ -78,7 +84,11 @@ def test_pausing_what_has_not_started_does_nothing():
 @pytest.mark.parametrize("use_shared_memory", [True, False])
 def test_paused_workers_play_nothing_until_they_are_resumed(use_shared_memory, tmp_path):
     config = parallel_config(
-        mode="async", max_policy_lag=1, rollout_length=30, use_shared_memory=use_shared_memory
+        mode="async",
+        max_policy_lag=1,
+        rollout_length=30,
+        use_shared_memory=use_shared_memory,
+        worker_timeout=600,  # one that is held is silent
     )
     log = tmp_path / "run.log"
     learner = Learner(config).parallel(worker_main=work_and_count_plies, log_path=log)
@@ -88,15 +98,15 @@ def test_paused_workers_play_nothing_until_they_are_resumed(use_shared_memory, t
 
     with learner:
         learner.collect()
-        wait_until(lambda: plies() == [HELD_AT, HELD_AT], seconds=30)
+        wait_until(lambda: len(list(tmp_path.glob("run.held[01]"))) == 2, seconds=120)
         learner.collector.pause()
         log.with_suffix(".go").touch()
         # Not to the end of the rollout: only the ply that each was about to play.
-        wait_until(lambda: plies() == [HELD_AT + 1, HELD_AT + 1], seconds=30)
+        wait_until(lambda: plies() == [HELD_AT + 1, HELD_AT + 1], seconds=120)
         time.sleep(0.5)
         assert plies() == [HELD_AT + 1, HELD_AT + 1]
         learner.collector.resume()
-        wait_until(lambda: min(plies()) > HELD_AT + 4, seconds=30)
+        wait_until(lambda: min(plies()) > HELD_AT + 4, seconds=120)
         learner.collect()
 
 
