@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -19,7 +20,7 @@ from keisei.shogi.attacks import SLIDE_DIRECTIONS, STEP_DIRECTIONS
 from keisei.shogi.batch import COLOUR, IN_CHECK, OWN_HAND, PLY_HIGH, PLY_LOW, REPETITIONS
 from keisei.shogi.bitboard import DIRECTION_STEPS
 from keisei.shogi.pieces import PIECES_IN_A_SET
-from keisei.shogi.plane_kernel import write_core46
+from keisei.shogi.plane_kernel import write_attack, write_core46
 
 NUM_PIECES = 14
 HAND_SIZES = PIECES_IN_A_SET[1:8]
@@ -78,30 +79,48 @@ def feature_set(name: str) -> FeatureSet:
 
 def expand_core46(positions: Tensor, *, dtype: torch.dtype = torch.float32) -> Tensor:
     """Pieces, hands, colour, ply, earlier occurrences and check: [B, 46, 9, 9]."""
-    in_memory = positions.device.type == "cpu" and not torch.compiler.is_compiling()
-    if in_memory and dtype in _BITS:
-        return _core46_on_cpu(positions, dtype)
-    return _join([_pieces(positions), _scalars(positions)], dtype)
+    if not _kernels_can_write(positions, dtype):
+        return _join([_pieces(positions), _scalars(positions)], dtype)
+    planes = _Planes(len(positions), CORE46_PLANES, dtype)
+    write_core46(positions.numpy(), planes.bits(_scalars(positions)), planes.one, planes.numbers)
+    return planes.tensor
+
+
+def expand_attack(positions: Tensor, *, dtype: torch.dtype = torch.float32) -> Tensor:
+    """core46, what each kind attacks, how many attack a square, unary hands: [B, 136, 9, 9]."""
+    even = _scalars(positions), _unary_hands(positions)
+    if not _kernels_can_write(positions, dtype):
+        return _join([_pieces(positions), even[0], *_attacks(positions), even[1]], dtype)
+    planes = _Planes(len(positions), ATTACK_PLANES, dtype)
+    scalars, hands = map(planes.bits, even)
+    levels = len(ATTACKER_LEVELS)
+    write_attack(positions.numpy(), scalars, hands, levels, planes.one, planes.numbers)
+    return planes.tensor
 
 
 _BITS = {torch.bfloat16: torch.uint16, torch.float32: torch.float32}
 """Types that a kernel can write, and as what: it knows no bfloat16, but copies its bits."""
 
 
-def _core46_on_cpu(positions: Tensor, dtype: torch.dtype) -> Tensor:
-    """The same by a kernel, three times as fast; in memory the channels come last."""
-    bits = _BITS[dtype]
-    scalars = _scalars(positions).squeeze(2).to(dtype).view(bits).numpy()
-    one = torch.ones(1, dtype=dtype).view(bits).numpy()[0]
-    planes = torch.empty(len(positions), 81, CORE46_PLANES, dtype=bits)
-    write_core46(positions.numpy(), scalars, one, planes.numpy())
-    return planes.view(dtype).view(-1, 9, 9, CORE46_PLANES).permute(0, 3, 1, 2)
+def _kernels_can_write(positions: Tensor, dtype: torch.dtype) -> bool:
+    in_memory = positions.device.type == "cpu" and not torch.compiler.is_compiling()
+    return in_memory and dtype in _BITS
 
 
-def expand_attack(positions: Tensor, *, dtype: torch.dtype = torch.float32) -> Tensor:
-    """core46, what each kind attacks, how many attack a square, unary hands: [B, 136, 9, 9]."""
-    parts = [_pieces(positions), _scalars(positions), *_attacks(positions), _unary_hands(positions)]
-    return _join(parts, dtype)
+class _Planes:
+    """Planes for a kernel to fill, faster than torch does; in memory the channels come last."""
+
+    def __init__(self, positions: int, planes: int, dtype: torch.dtype) -> None:
+        self._dtype, self._type_of_bits = dtype, _BITS[dtype]
+        memory = torch.empty(positions, 81, planes, dtype=self._type_of_bits)
+        self.numbers = memory.numpy()
+        self.one = self.bits(torch.ones(1, 1, 1))[0, 0]
+        self.tensor = memory.view(dtype).view(-1, 9, 9, planes).permute(0, 3, 1, 2)
+
+    def bits(self, even: Tensor) -> NDArray[Any]:
+        """Values [B, planes, 1] of planes that are alike on all squares, as a kernel takes them."""
+        bits: NDArray[Any] = even.squeeze(2).to(self._dtype).view(self._type_of_bits).numpy()
+        return bits
 
 
 FEATURE_SETS = {
