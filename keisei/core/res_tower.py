@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from keisei.config_schema import ModelConfig
+from keisei.core.sparse_stem import is_sparse_stem_for, sparse_stem
 from keisei.shogi.features import feature_set
 from keisei.shogi.policy_output_mapper import NUM_PLANES
 
@@ -74,13 +75,18 @@ class ActorCriticResTower(nn.Module):
 
     def forward(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """[B, 100] int8 -> logits [B, 2187] and values [B] in [-1, 1], both float32."""
-        x = self.features.expand(positions, dtype=_arithmetic(self.stem.weight))
-        x = x.contiguous(memory_format=torch.channels_last)
-        x = self.blocks(functional.relu(self.stem(x)))
+        x = self.blocks(self._first_layer(positions))
         logits = self.policy(x).flatten(1)
         hidden = functional.relu(self.value_squares(x)).flatten(1)
         value = self.value(functional.relu(self.value_hidden(hidden))).squeeze(1)
         return logits.float(), torch.tanh(value.float())
+
+    def _first_layer(self, positions: Tensor) -> Tensor:
+        arithmetic = _arithmetic(self.stem.weight)
+        if is_sparse_stem_for(positions, arithmetic):
+            return sparse_stem(self.features, positions, self.stem, arithmetic)
+        planes = self.features.expand(positions, dtype=arithmetic)
+        return functional.relu(self.stem(planes.contiguous(memory_format=torch.channels_last)))
 
 
 def _arithmetic(weight: Tensor) -> torch.dtype:

@@ -21,7 +21,7 @@ from keisei.shogi.attacks import SLIDE_DIRECTIONS, STEP_DIRECTIONS
 from keisei.shogi.batch import COLOUR, IN_CHECK, OWN_HAND, PLY_HIGH, PLY_LOW, REPETITIONS
 from keisei.shogi.bitboard import DIRECTION_STEPS
 from keisei.shogi.pieces import PIECES_IN_A_SET
-from keisei.shogi.plane_kernel import write_even_planes, write_planes
+from keisei.shogi.plane_kernel import write_even_planes, write_planes, write_square_sets
 
 NUM_PIECES = 14
 HAND_SIZES = PIECES_IN_A_SET[1:8]
@@ -56,7 +56,6 @@ _MOST_LOOKS = 8  # no kind attacks in more ways
 
 
 _SCALES = np.array([*HAND_SIZES, *HAND_SIZES, 1, PLY_SCALE, REPETITIONS_SCALE, 1], np.float32)
-_SCALARS = len(_SCALES)
 _UNARY_KINDS = np.repeat(np.arange(len(HAND_SIZES)), UNARY_SIZES)
 _UNARY_LEVELS = np.concatenate([np.arange(1, size + 1) for size in UNARY_SIZES])
 _UNARY = (  # [56] each: 0-6 a kind in the own hand, 7-13 in theirs; at least so many
@@ -72,6 +71,15 @@ class Expand(Protocol):
         """Expand `positions`."""
 
 
+class SparsePlanes(NamedTuple):
+    """The planes of B positions, most of which are 0: see `plane_kernel`."""
+
+    sets: NDArray[np.int64]
+    """[B, 81]: bit n says whether the n-th of `square_planes` is 1 on a square."""
+    even: NDArray[np.float32]
+    """[B, E]: what `even_planes` say."""
+
+
 @dataclass(frozen=True)
 class FeatureSet:
     """One way to show positions to a network."""
@@ -79,6 +87,18 @@ class FeatureSet:
     name: str
     num_planes: int
     expand: Expand
+    square_planes: NDArray[np.int64]
+    """The planes that say something of each square, 0 or 1."""
+    even_planes: NDArray[np.int64]
+    """Those that are alike on all squares."""
+
+    def sparse(self, positions: NDArray[np.int8]) -> SparsePlanes:
+        """The planes of positions [B, 100] as sets of bits, in microseconds."""
+        sets = np.empty((len(positions), 81), np.int64)
+        even = np.empty((len(positions), len(self.even_planes)), np.float32)
+        write_square_sets(positions, len(self.square_planes) > 2 * NUM_PIECES, sets)
+        write_even_planes(positions, _SCALES, *_UNARY, even)
+        return SparsePlanes(sets, even)
 
 
 def feature_set(name: str) -> FeatureSet:
@@ -90,17 +110,22 @@ def feature_set(name: str) -> FeatureSet:
 
 def expand_core46(positions: Tensor, *, dtype: torch.dtype = torch.float32) -> Tensor:
     """Pieces, hands, colour, ply, earlier occurrences and check: [B, 46, 9, 9]."""
-    if _kernels_can_write(positions, dtype):
-        return _expand_in_memory(positions, CORE46_PLANES, _SCALARS, dtype)
+    if kernels_can_read(positions) and dtype in _BITS:
+        return _expand_in_memory(positions, CORE46, dtype)
     return _join([_pieces(positions), _scalars(positions)], dtype)
 
 
 def expand_attack(positions: Tensor, *, dtype: torch.dtype = torch.float32) -> Tensor:
     """core46, what each kind attacks, how many attack a square, unary hands: [B, 136, 9, 9]."""
-    if _kernels_can_write(positions, dtype):
-        return _expand_in_memory(positions, ATTACK_PLANES, _SCALARS + 2 * sum(UNARY_SIZES), dtype)
+    if kernels_can_read(positions) and dtype in _BITS:
+        return _expand_in_memory(positions, ATTACK, dtype)
     parts = [_pieces(positions), _scalars(positions), *_attacks(positions), _unary_hands(positions)]
     return _join(parts, dtype)
+
+
+def kernels_can_read(tensor: Tensor) -> bool:
+    """Whether a tensor is in the memory of kernels, and not just traced."""
+    return tensor.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 _BITS = {  # types that a kernel can write, as what, and their one: it copies the bits of bfloat16
@@ -109,30 +134,33 @@ _BITS = {  # types that a kernel can write, as what, and their one: it copies th
 }
 
 
-def _kernels_can_write(positions: Tensor, dtype: torch.dtype) -> bool:
-    in_memory = positions.device.type == "cpu" and not torch.compiler.is_compiling()
-    return in_memory and dtype in _BITS
-
-
-def _expand_in_memory(positions: Tensor, planes: int, even: int, dtype: torch.dtype) -> Tensor:
-    """The same by kernels, ten times as fast and more; in memory the channels come last.
-
-    even: how many planes are alike on all squares.
-    """
+def _expand_in_memory(positions: Tensor, features: FeatureSet, dtype: torch.dtype) -> Tensor:
+    """The same by kernels, ten times as fast and more; in memory the channels come last."""
     bits, one = _BITS[dtype]
-    numbers = positions.numpy()
-    values = np.empty((len(positions), even), np.float32)
-    write_even_planes(numbers, _SCALES, *_UNARY, values)
-    memory = torch.empty(len(positions), 81, planes, dtype=bits)
-    of_squares = torch.from_numpy(values).to(dtype).view(bits).numpy()
-    write_planes(numbers, of_squares, _SCALARS, len(ATTACKER_LEVELS), one, memory.numpy())
-    return memory.view(dtype).view(-1, 9, 9, planes).permute(0, 3, 1, 2)
+    planes = torch.empty(len(positions), 81, features.num_planes, dtype=bits)
+    sparse = features.sparse(positions.numpy())
+    even = torch.from_numpy(sparse.even).to(dtype).view(bits).numpy()
+    write_planes(
+        sparse.sets, even, features.square_planes, features.even_planes, one, planes.numpy()
+    )
+    return planes.view(dtype).view(-1, 9, 9, features.num_planes).permute(0, 3, 1, 2)
 
 
-FEATURE_SETS = {
-    "core46": FeatureSet("core46", CORE46_PLANES, expand_core46),
-    "attack": FeatureSet("attack", ATTACK_PLANES, expand_attack),
-}
+CORE46 = FeatureSet(
+    "core46",
+    CORE46_PLANES,
+    expand_core46,
+    np.arange(OWN_HAND_COUNTS),
+    np.arange(OWN_HAND_COUNTS, CORE46_PLANES),
+)
+ATTACK = FeatureSet(
+    "attack",
+    ATTACK_PLANES,
+    expand_attack,
+    np.r_[:OWN_HAND_COUNTS, OWN_ATTACKS:OWN_UNARY_HAND],
+    np.r_[OWN_HAND_COUNTS:CORE46_PLANES, OWN_UNARY_HAND:ATTACK_PLANES],
+)
+FEATURE_SETS = {features.name: features for features in (CORE46, ATTACK)}
 
 
 def _join(parts: list[Tensor], dtype: torch.dtype) -> Tensor:

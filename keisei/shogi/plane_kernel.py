@@ -1,7 +1,7 @@
-"""The planes of the feature sets on a CPU, written in one pass.
+"""The planes of positions by kernels: as sets of bits, and from these dense.
 
-Channels come last, as convolutions want them. The numbers written are bits of any type whose zero
-is 0, and `one` is its one.
+Some planes say something of each square, 0 or 1: their values on a square are a set of bits. The
+others are even, alike on all squares.
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ from keisei.shogi.attacks import piece_attacks
 from keisei.shogi.batch import COLOUR, IN_CHECK, OWN_HAND, PLY_HIGH, PLY_LOW, REPETITIONS
 from keisei.shogi.bitboard import LOW_SQUARES, lowest_bit
 
-_KINDS = 14
+_KINDS = np.int64(14)
+_ATTACKS = 2 * _KINDS
+_LEVELS = 2 * _ATTACKS
+_MOST_COUNTED = np.int64(3)
 
 
 @kernel(entry=True)
 def write_even_planes(positions, scales, unary_slots, unary_levels, values):
-    """Set values [B, 18 or 74] float32: what planes say that are alike on all squares.
+    """Set values [B, 18 or 74] float32 of the even planes.
 
     First hands, colour, ply, earlier occurrences and check, divided by scales [18]; then, if there
     is room, whether the hands hold at least unary_levels [56] of the kinds unary_slots [56].
@@ -41,65 +44,40 @@ def write_even_planes(positions, scales, unary_slots, unary_levels, values):
 
 
 @kernel(entry=True)
-def write_planes(positions, even, scalars, levels, one, planes):
-    """Fill planes [B, 81, C] from positions [B, 100] int8 and the values of even planes.
+def write_square_sets(positions, with_attacks, sets):
+    """Set the bits [B, 81] int64 of the other planes.
 
-    even: [B, E], of which the first `scalars` come behind the planes of pieces and the others last.
-    levels: how far the attackers of a square are counted; without others there are no attacks.
+    14 own pieces and 14 of the opponent; with attacks what each of these kinds attacks, and what at
+    least 1, 2 and 3 pieces of either side attack.
     """
-    attacks = 2 * _KINDS + scalars
-    attacker_levels = attacks + 2 * _KINDS
-    has_attacks = even.shape[1] > scalars
-    square_of_none = np.zeros(planes.shape[2], planes.dtype)
-    counts = np.empty(81, np.int8)
-    for row in range(len(planes)):
-        square_of_none[2 * _KINDS : attacks] = even[row, :scalars]
-        if has_attacks:
-            square_of_none[attacker_levels + 2 * levels :] = even[row, scalars:]
-        _fill(positions[row], square_of_none, one, planes[row])
-        if has_attacks:
-            for side in range(2):
-                _add_attacks(
-                    positions[row],
-                    side == 1,
-                    attacks + side * _KINDS,
-                    attacker_levels + side * levels,
-                    levels,
-                    counts,
-                    one,
-                    planes[row],
-                )
+    for row in range(len(positions)):
+        position, on_squares = positions[row], sets[row]
+        for square in range(81):
+            piece = np.int64(position[square])
+            on_squares[square] = 0
+            if piece > 0:
+                on_squares[square] = 1 << (piece - 1)
+            elif piece < 0:
+                on_squares[square] = 1 << (_KINDS - piece - 1)
+        if with_attacks:
+            _add_attacks(position, False, on_squares)
+            _add_attacks(position, True, on_squares)
 
 
 @kernel
-def _fill(position, square_of_none, one, planes):
-    """Fill planes [81, C] with what a square without pieces has, and mark the pieces."""
-    for square in range(81):
-        for plane in range(len(square_of_none)):
-            planes[square, plane] = square_of_none[plane]
-        piece = position[square]
-        if piece > 0:
-            planes[square, piece - 1] = one
-        elif piece < 0:
-            planes[square, _KINDS - piece - 1] = one
-
-
-@kernel
-def _add_attacks(position, turned, first_plane, first_level, levels, counts, one, planes):
-    """Mark what each kind of one side attacks, and what 1, 2, ... of its pieces attack.
-
-    `turned`: it is the opponent's side. counts: [81] int8, scratch.
-    """
-    counts[:] = 0
-    sign = -1 if turned else 1
+def _add_attacks(position, turned, on_squares):
+    """Add what one side attacks; `turned`: the opponent's."""
+    sign, first, first_level = np.int64(1), _ATTACKS, _LEVELS
+    if turned:
+        sign, first, first_level = np.int64(-1), _ATTACKS + _KINDS, _LEVELS + _MOST_COUNTED
     occupied_low, occupied_high = _occupied(position, turned)
     for square in range(81):
-        piece = np.int64(sign * position[80 - square if turned else square])
+        piece = sign * position[80 - square if turned else square]
         if piece > 0:
             low, high = piece_attacks(piece, square, occupied_low, occupied_high)
-            plane = first_plane + piece - 1
-            _mark(low, 0, turned, plane, first_level, levels, counts, one, planes)
-            _mark(high, LOW_SQUARES, turned, plane, first_level, levels, counts, one, planes)
+            bit = np.int64(1) << (first + piece - 1)
+            _attack(low, 0, turned, bit, first_level, on_squares)
+            _attack(high, LOW_SQUARES, turned, bit, first_level, on_squares)
 
 
 @kernel
@@ -116,14 +94,32 @@ def _occupied(position, turned):
 
 
 @kernel
-def _mark(squares, offset, turned, plane, first_level, levels, counts, one, planes):
-    """Note that one piece attacks `squares`, a set of bits of which the first means `offset`."""
-    while squares:
-        square = offset + lowest_bit(squares)
-        squares &= squares - 1
+def _attack(targets, offset, turned, bit, first_level, on_squares):
+    """One piece attacks `targets`, a set of squares of which the first is `offset`."""
+    while targets:
+        square = offset + lowest_bit(targets)
+        targets &= targets - 1
         if turned:
             square = 80 - square
-        planes[square, plane] = one
-        if counts[square] < levels:
-            planes[square, first_level + counts[square]] = one
-            counts[square] += 1
+        # As many of the three bits are set as pieces were seen; to add 1 finds the next.
+        levels = (on_squares[square] >> first_level) & 7
+        on_squares[square] |= bit | (((levels + 1) & 7) << first_level)
+
+
+@kernel(entry=True)
+def write_planes(sets, even, square_planes, even_planes, one, planes):
+    """Fill planes [B, 81, C]: square_planes are those of the sets' bits, even_planes the others.
+
+    The numbers written are bits of any type whose zero is 0, and `one` is its one.
+    """
+    of_no_bits = np.zeros(planes.shape[2], planes.dtype)
+    for row in range(len(planes)):
+        for index in range(len(even_planes)):
+            of_no_bits[even_planes[index]] = even[row, index]
+        for square in range(81):
+            for plane in range(len(of_no_bits)):
+                planes[row, square, plane] = of_no_bits[plane]
+            bits = sets[row, square]
+            while bits:
+                planes[row, square, square_planes[lowest_bit(bits)]] = one
+                bits &= bits - 1
