@@ -35,7 +35,9 @@ def dense_stem(features, positions, stem):
 
 
 def same(one, other, tolerance):
-    return torch.allclose(one.float(), other.float(), atol=tolerance * float(other.detach().abs().max()))
+    return torch.allclose(
+        one.float(), other.float(), atol=tolerance * float(other.detach().abs().max())
+    )
 
 
 def gradients(answers, stem):
