@@ -299,7 +299,9 @@ class PPOAgent:
         if self._half is not None:
             self._half.backward(loss)
         else:
-            self.optimizer.zero_grad(set_to_none=True)
+            # Not by the optimizer, whose first call imports Dynamo: 1 s and 70 MB in each helper.
+            for parameter in self.model.parameters():
+                parameter.grad = None
             loss.backward()  # type: ignore[no-untyped-call]
 
     def _learn(self, lesson: Lesson, chosen: NDArray[np.int64]) -> dict[str, Tensor]:

@@ -18,14 +18,19 @@ _PR_SET_PDEATHSIG = 1
 _NICENESS = 19
 
 
-def child_context() -> ForkServerContext:
+SELF_PLAY = "keisei.training.parallel.self_play_preload"
+WORLDS = "keisei.training.parallel.world_preload"
+
+
+def child_context(preload: str = SELF_PLAY) -> ForkServerContext:
     """Children are forked from a server process that has loaded what they need.
 
     The server never touches a GPU and runs no threads, so forking it is safe. A replacement starts
-    in a tenth of a second; a process started from nothing takes three, most of it importing torch.
+    in a tenth of a second; a process started from nothing takes three or four, most of it importing
+    torch and loading compiled code. There is one server, with what the first who needs it asks for.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["__main__", "keisei.training.parallel.child_preload"])
+    context.set_forkserver_preload(["__main__", preload])
     return context
 
 

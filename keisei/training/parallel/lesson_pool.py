@@ -15,7 +15,7 @@ from typing import Any
 
 from keisei.gridworld.parallel_pool import Recipe
 from keisei.gridworld.stack import Failure, Figures, LearningModel
-from keisei.training.parallel.child_process import child_context
+from keisei.training.parallel.child_process import WORLDS, child_context
 from keisei.training.parallel.lesson_process import LessonLostError, LessonProcess, layout_of
 from keisei.training.parallel.shared_memory import size_of
 
@@ -41,7 +41,7 @@ class ProcessLessonPool:
         if processes < 1:
             raise ValueError(f"a pool has at least one process, not {processes}")
         self.processes = processes
-        self._timeout, self._context = timeout, context or child_context()
+        self._timeout, self._context = timeout, context or child_context(WORLDS)
         self._running: dict[int, LessonProcess] = {}
         self._free: queue.SimpleQueue[int] = queue.SimpleQueue()
         for number in range(processes):

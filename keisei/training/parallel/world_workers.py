@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from keisei.config_schema import ParallelConfig
-from keisei.training.parallel.child_process import child_context
+from keisei.training.parallel.child_process import WORLDS, child_context
 from keisei.training.parallel.collection_statistics import (
     memory_mb,
     sync_figures,
@@ -111,7 +111,7 @@ class WorldWorkers:
         return self._running
 
     def _connect(self, *, shared: bool) -> _Running:
-        settings, context = self._settings, child_context()
+        settings, context = self._settings, child_context(WORLDS)
         communicator = WorkerCommunicator(
             context,
             self._layout,

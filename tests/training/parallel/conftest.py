@@ -8,13 +8,14 @@ from multiprocessing import forkserver
 import psutil
 import pytest
 
-from keisei.training.parallel.child_process import child_context
+from keisei.training.parallel.child_process import SELF_PLAY, WORLDS, child_context
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _children_start_quickly():
     """The server that children are forked from loads what they need, whoever starts it first."""
-    child_context()
+    child_context().set_forkserver_preload([SELF_PLAY, WORLDS])
+    forkserver.ensure_running()
 
 
 @pytest.fixture

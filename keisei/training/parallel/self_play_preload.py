@@ -1,4 +1,4 @@
-"""Imported once by the server that children are forked from: all that is slow to load.
+"""Imported once by the server that workers and helpers are forked from: all that is slow to load.
 
 One-threaded throughout: a forked child inherits memory, not threads.
 """
@@ -6,7 +6,7 @@ One-threaded throughout: a forked child inherits memory, not threads.
 from keisei.config_schema import Config, GamesConfig, ModelConfig, TrainingConfig
 from keisei.core.experience_buffer import ExperienceBuffer
 from keisei.core.ppo_agent import PPOAgent
-from keisei.training.parallel import worker_process, world_worker  # noqa: F401
+from keisei.training.parallel import gradient_process, worker_process  # noqa: F401
 from keisei.training.parallel.self_play import SelfPlay, groups_of
 
 
