@@ -156,6 +156,11 @@ class ParallelConfig(Section):
     num_learners: Count = Field(
         "auto", description="Processes that compute gradients, the main one included; 1 on a GPU."
     )
+    minibatches_at_once: Count = Field(
+        "auto",
+        description="Minibatches whose gradients the learners compute with the same weights; "
+        "auto: 1 in sync mode, 4 in async mode, or as many as there are learners.",
+    )
     games_per_worker: int | None = Field(
         None, ge=1, description="Games of each worker; default: games.count, shared out."
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -51,11 +51,13 @@ class ScheduledUpdate:
 class GradientSource(Protocol):
     """Who computes the gradients of an agent's minibatches."""
 
-    def gradients(self, lesson: Lesson, chosen: NDArray[np.int64]) -> dict[str, Tensor]:
-        """Set the gradient of every parameter of the agent's model; the losses, by name.
+    def gradients_in_turn(
+        self, lesson: Lesson, minibatches: Iterable[NDArray[np.int64]]
+    ) -> Iterator[dict[str, Tensor]]:
+        """For one minibatch after another set the gradient of every parameter of the agent's model.
 
-        chosen: [N] numbers of the minibatch's steps in the lesson's buffer. What is not finite is
-        left to the agent to refuse.
+        A minibatch is [N] numbers of steps in the lesson's buffer. Yields its losses, by name,
+        whereupon the agent takes a step. What is not finite is left to the agent to refuse.
         """
 
 
@@ -235,8 +237,10 @@ class PPOAgent:
         sums: dict[str, Tensor] = {}
         done = 0
         stopped = False
-        for chosen in self._shuffled(own_steps(buffer)):
-            losses = self._learn(lesson, chosen)
+        source = self if self.gradient_source is None else self.gradient_source
+        minibatches = self._shuffled(own_steps(buffer))
+        for losses in source.gradients_in_turn(lesson, minibatches):
+            losses["grad_norm"] = self._take_step(losses)
             for name, value in losses.items():
                 sums[name] = sums[name] + value if name in sums else value
             done += 1
@@ -268,6 +272,13 @@ class PPOAgent:
         lesson = self._lesson(buffer, 0.0)
         for chosen in self._shuffled(own_steps(buffer)):
             yield minibatch_of(lesson, chosen, self.device)
+
+    def gradients_in_turn(
+        self, lesson: Lesson, minibatches: Iterable[NDArray[np.int64]]
+    ) -> Iterator[dict[str, Tensor]]:
+        """See `GradientSource`: each with the newest weights."""
+        for chosen in minibatches:
+            yield self.gradients(lesson, chosen)
 
     def gradients(self, lesson: Lesson, chosen: NDArray[np.int64]) -> dict[str, Tensor]:
         """Set the gradient of every parameter for the steps `chosen` [N]; the losses, by name."""
@@ -304,15 +315,13 @@ class PPOAgent:
                 parameter.grad = None
             loss.backward()  # type: ignore[no-untyped-call]
 
-    def _learn(self, lesson: Lesson, chosen: NDArray[np.int64]) -> dict[str, Tensor]:
-        """Take one gradient step, unless something is not a number."""
-        source = self if self.gradient_source is None else self.gradient_source
-        losses = source.gradients(lesson, chosen)
+    def _take_step(self, losses: dict[str, Tensor]) -> Tensor:
+        """Follow the gradient, unless something is not a number; the gradient's norm."""
         _require_finite({name: losses[name] for name in ("policy_loss", "value_loss", "entropy")})
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.config.max_grad_norm)
         _require_finite({"gradient norm": norm})
         self.optimizer.step()
-        return losses | {"grad_norm": norm}
+        return norm
 
     @torch.no_grad()
     def forward_only(self, positions: Tensor) -> None:

@@ -26,7 +26,11 @@ from keisei.training.parallel.device_collector import DeviceCollector
 from keisei.training.parallel.experience_collector import ExperienceCollector, SerialCollector
 from keisei.training.parallel.gradient_helpers import GradientHelpers
 from keisei.training.parallel.parallel_manager import ParallelManager
-from keisei.training.parallel.process_counts import process_counts, usable_cores
+from keisei.training.parallel.process_counts import (
+    minibatches_at_once,
+    process_counts,
+    usable_cores,
+)
 from keisei.training.parallel.rollout_statistics import RolloutStatistics
 from keisei.training.parallel.self_play import groups_of
 from keisei.training.parallel.shared_memory import SharedMemoryError
@@ -156,6 +160,7 @@ class Trainer:
                 steps=steps,
                 games=games,
                 learners=self._learners,
+                minibatches=minibatches_at_once(training.parallel),
                 own_cores=self._learners + len(self._groups) <= usable_cores(),
                 context=child_context(),
                 timeout=training.parallel.worker_timeout,

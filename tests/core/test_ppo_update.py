@@ -28,9 +28,10 @@ class Elsewhere:
     def __init__(self, agent):
         self.agent, self.asked = agent, []
 
-    def gradients(self, lesson, chosen):
-        self.asked.append(chosen.tolist())
-        return self.agent.gradients(lesson, chosen)
+    def gradients_in_turn(self, lesson, minibatches):
+        for chosen in minibatches:
+            self.asked.append(chosen.tolist())
+            yield self.agent.gradients(lesson, chosen)
 
 
 class TestLearning:

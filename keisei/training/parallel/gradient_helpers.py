@@ -3,13 +3,17 @@
 Every minibatch is split into as many parts as there are learners: this process computes the first,
 a helper process each of the others, all with one thread. The parts are added up in a fixed order.
 Whatever happens to a helper changes no bit of the result: this process then computes its part.
+
+A part costs a few milliseconds however small it is. With many learners it is better to compute
+several minibatches at once, each by some of them: all with the same weights, and then as many steps
+are taken. The last of them is then by so many steps out of date.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice, pairwise
 from multiprocessing.context import ForkServerContext, SpawnContext
 from pathlib import Path
 from types import TracebackType
@@ -56,6 +60,7 @@ class GradientHelpers:
         steps: int,
         games: int,
         learners: int,
+        minibatches: int = 1,
         own_cores: bool = False,
         context: ForkServerContext | SpawnContext,
         timeout: float = 60.0,
@@ -67,6 +72,7 @@ class GradientHelpers:
         if agent.device.type != "cpu":
             raise ValueError(f"helpers compute on the CPU, and the agent is on {agent.device}")
         self.learners, self._timeout = learners, timeout
+        self._at_once = min(minibatches, learners)
         self._shape = LearnerShape(
             agent.model_config,
             agent.config,
@@ -74,6 +80,7 @@ class GradientHelpers:
             steps,
             games,
             learners,
+            self._at_once,
             patience=_PATIENCE if own_cores else 0.0,
         )
         self._memory = memory_for(agent, self._shape)
@@ -125,25 +132,46 @@ class GradientHelpers:
                     return False
         return True
 
-    def gradients(self, lesson: Lesson, chosen: NDArray[np.int64]) -> dict[str, Tensor]:
-        """Set the gradient of every parameter for the steps `chosen` [N]; the losses, by name."""
+    def gradients_in_turn(
+        self, lesson: Lesson, minibatches: Iterable[NDArray[np.int64]]
+    ) -> Iterator[dict[str, Tensor]]:
+        """See `GradientSource`."""
         if lesson.buffer is not self.buffer:
             raise ValueError("helpers see only their own buffer: collect into that one")
-        self._parts.chosen[: len(chosen)] = chosen
+        rest = iter(minibatches)
+        while several := list(islice(rest, self._at_once)):
+            shares = self._share_out(several)
+            parts = {
+                number: Part(self._ticket, first, behind, *lesson[1:])
+                for share in shares
+                for number, (first, behind) in share.items()
+            }
+            self._compute(parts)
+            for share in shares:
+                yield self._parts.add_up({number: parts[number].size for number in share})
+
+    def _share_out(self, several: list[NDArray[np.int64]]) -> list[dict[int, tuple[int, int]]]:
+        """For each minibatch which learners compute it, and from where to where."""
         self._ticket += 1
-        parts = [
-            Part(self._ticket, first, behind, *lesson[1:])
-            for first, behind in pairwise(_borders(len(chosen), self.learners))
-        ]
+        end = 0
+        shares = []
+        for chosen, numbers in zip(several, _groups(self.learners, len(several)), strict=True):
+            begin, end = end, end + len(chosen)
+            self._parts.chosen[begin:end] = chosen
+            borders = [begin + border for border in _borders(len(chosen), len(numbers))]
+            shares.append(dict(zip(numbers, pairwise(borders), strict=True)))
+        return shares
+
+    def _compute(self, parts: dict[int, Part]) -> None:
+        """Have every learner's part in its row."""
         with one_thread():
-            asked = [number for number, part in enumerate(parts) if self._order(number, part)]
+            asked = [number for number, part in parts.items() if self._order(number, part)]
             deadline = time.monotonic() + self._timeout
             self._parts.compute(0, parts[0])
             done = {0, *(number for number in asked if self._await(number, deadline))}
-            for number, part in enumerate(parts):
+            for number, part in parts.items():
                 if number not in done and part.size:
                     self._parts.compute(number, part)
-        return self._parts.add_up([part.size for part in parts])
 
     def _order(self, number: int, part: Part) -> bool:
         """Whether a helper computes this part."""
@@ -196,6 +224,11 @@ class GradientHelpers:
         start_child(process)
         theirs.close()
         self._helpers[number] = HelperProcess(number, process, pipe, self._parts.board)
+
+
+def _groups(learners: int, groups: int) -> list[range]:
+    """The learners in as many groups, as equal as can be."""
+    return [range(first, behind) for first, behind in pairwise(_borders(learners, groups))]
 
 
 def _borders(count: int, parts: int) -> list[int]:

@@ -9,7 +9,7 @@ last bits of a matrix product may depend on how its arguments are aligned.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -38,6 +38,8 @@ class LearnerShape(NamedTuple):
     steps: int
     games: int
     learners: int
+    minibatches: int
+    """How many are computed at once."""
     patience: float
     """Seconds that orders and answers are looked out for before somebody falls asleep."""
 
@@ -45,7 +47,8 @@ class LearnerShape(NamedTuple):
 class Part(NamedTuple):
     """Which of the chosen steps belong to a part, and what the update is about.
 
-    `ticket` numbers the minibatches: an answer to one that was abandoned is told from the next.
+    `ticket` numbers the rounds of orders: an answer to one that was abandoned is told from the
+    next.
     """
 
     ticket: int
@@ -90,7 +93,7 @@ def _learning_layout(agent: PPOAgent, shape: LearnerShape) -> list[ArraySpec]:
         ArraySpec("weights", np.float32, (numbers,)),
         ArraySpec("gradients", np.float32, (shape.learners, numbers)),
         ArraySpec("losses", np.float32, (shape.learners, len(LOSSES))),
-        ArraySpec("chosen", np.int64, (shape.steps * shape.games,)),
+        ArraySpec("chosen", np.int64, (shape.minibatches * shape.steps * shape.games,)),
         *order_board_layout(shape.learners, _PART.size),
     ]
 
@@ -108,7 +111,7 @@ class GradientParts:
         arrays = memory.arrays(_learning_layout(agent, shape), size_of(rollout))
         self.buffer = ExperienceBuffer(shape.steps, shape.games, arrays=memory.arrays(rollout))
         self.chosen: NDArray[np.int64] = arrays["chosen"]
-        """The numbers of the minibatch's steps."""
+        """The numbers of the minibatches' steps, one minibatch behind the other."""
         self.board = OrderBoard(arrays, _PART.size, patience=shape.patience)
         self._agent = agent
         self._parameters = list(agent.model.parameters())
@@ -135,15 +138,16 @@ class GradientParts:
         if self._parameters[0].grad is not row[0]:  # they were not written there
             torch._foreach_copy_(row, gradients_there(self._parameters))
 
-    def add_up(self, sizes: Sequence[int]) -> dict[str, Tensor]:
-        """Give the agent the mean of the gradients, weighted by the parts' sizes; the losses too.
+    def add_up(self, sizes: Mapping[int, int]) -> dict[str, Tensor]:
+        """Give the agent the mean of some learners' gradients; the losses too.
 
-        Always in the order of the learners, whoever was ready first: the same bits every time.
+        sizes: of the learners' parts, by which they are weighted. Always in their order, whoever
+        was ready first: the same bits every time.
         """
-        total = sum(sizes)
-        torch.mul(self._gradients[0], sizes[0] / total, out=self._sum)
-        losses = self._losses[0] * (sizes[0] / total)
-        for number, size in enumerate(sizes[1:], 1):
+        total = sum(sizes.values())
+        self._sum.zero_()
+        losses = torch.zeros_like(self._losses[0])
+        for number, size in sizes.items():
             if size:
                 self._sum.add_(self._gradients[number], alpha=size / total)
                 losses.add_(self._losses[number], alpha=size / total)

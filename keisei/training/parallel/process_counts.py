@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import psutil
 
-from keisei.config_schema import Config
+from keisei.config_schema import Config, ParallelConfig
 from keisei.core.experience_buffer import ExperienceBuffer
 from keisei.core.ppo_agent import PPOAgent
 from keisei.core.threads import one_thread
@@ -31,6 +31,8 @@ _LARGE, _SMALL = 64, 8
 _TIMES = 3
 _BETWEEN_MINIBATCHES = 2e-3
 """Seconds that all learners wait for each other and for the optimizer, seen with 12 of them."""
+_MOST_MINIBATCHES = 4
+"""Computed at once, in async mode: learning by older gradients has not been seen to suffer."""
 
 
 class ProcessCounts(NamedTuple):
@@ -38,6 +40,13 @@ class ProcessCounts(NamedTuple):
 
     workers: int
     learners: int
+
+
+def minibatches_at_once(parallel: ParallelConfig) -> int:
+    """As many as the config says or leaves to be found; there may be fewer learners."""
+    if parallel.minibatches_at_once != "auto":
+        return parallel.minibatches_at_once
+    return 1 if parallel.mode == "sync" else _MOST_MINIBATCHES
 
 
 class Cost(NamedTuple):
@@ -77,7 +86,8 @@ def expected_rate(
     """Plies a second that these processes should reach on so many cores."""
     games = config.training.parallel.games_per_worker or config.games.count / counts.workers
     play = playing.of_batch(games) / games
-    part = config.ppo.minibatch / counts.learners
+    at_once = min(minibatches_at_once(config.training.parallel), counts.learners)
+    part = at_once * config.ppo.minibatch / counts.learners
     learn = config.ppo.epochs * (learning.of_batch(part) + _BETWEEN_MINIBATCHES) / part
     playing_alone = min(counts.workers, cores) / play
     learning_alone = min(counts.learners, cores) / learn

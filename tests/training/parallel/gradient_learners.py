@@ -2,6 +2,7 @@
 
 import numpy as np
 import psutil
+import torch
 
 from keisei.core.experience_buffer import ExperienceBuffer
 from keisei.core.minibatch import Lesson
@@ -79,9 +80,20 @@ class Learner:
     def gradients(self, chosen, source=None):
         """(losses, gradients by name) of some steps."""
         copy_into(self.buffer, rollout() if source is None else source)
-        losses = (self.helpers or self.agent).gradients(Lesson(self.buffer, *LESSON), chosen)
-        named = self.agent.model.named_parameters()
-        return losses, {name: parameter.grad.clone() for name, parameter in named}
+        (found,) = self.gradients_in_turn([chosen])
+        return found
+
+    def gradients_in_turn(self, minibatches):
+        """The same for each of several minibatches of what is in the buffer."""
+        source = self.helpers or self.agent
+        for losses in source.gradients_in_turn(Lesson(self.buffer, *LESSON), minibatches):
+            named = self.agent.model.named_parameters()
+            yield losses, {name: parameter.grad.clone() for name, parameter in named}
+
+    def move_weights(self):
+        with torch.no_grad():
+            for parameter in self.agent.model.parameters():
+                parameter.add_(0.01)
 
     def everything(self):
         tensors, state = self.agent.state()

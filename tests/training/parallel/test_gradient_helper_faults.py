@@ -59,12 +59,16 @@ class Fault:
         os.kill(os.getpid(), signal.Signals[self.what])
 
 
-@pytest.fixture(scope="module")
-def expected():
+def undisturbed(**settings):
     """Figures and state of two updates in which nothing happens to anybody."""
-    with Learner(3) as learner:
+    with Learner(3, **settings) as learner:
         figures = [learner.update(rollout(seed)) for seed in (1, 2)]
         return figures, learner.everything()
+
+
+@pytest.fixture(scope="module")
+def expected():
+    return undisturbed()
 
 
 class TestFaults:
@@ -76,11 +80,12 @@ class TestFaults:
             ("error", "failed:\nTraceback .*in faulty.*MemoryError: no room for gradients"),
         ],
     )
-    @pytest.mark.parametrize("own_cores", [False, True])
-    def test_they_change_no_bit(self, expected, what, words, own_cores, tmp_path):
+    @pytest.mark.parametrize("settings", [{}, {"own_cores": True}, {"minibatches": 2}])
+    def test_they_change_no_bit(self, what, words, settings, tmp_path):
         fault = Fault(tmp_path / "happened", what)
         patience = 4.0 if what == "SIGSTOP" else 60.0
-        with Learner(3, helper_main=fault, timeout=patience, own_cores=own_cores) as learner:
+        expected = undisturbed(**settings)
+        with Learner(3, helper_main=fault, timeout=patience, **settings) as learner:
             lost = processes_of(learner.helpers)
             figures = [learner.update(rollout(seed)) for seed in (1, 2)]
             assert (figures, learner.everything()) == expected

@@ -16,6 +16,7 @@ from tests.training.parallel.gradient_learners import (
     GAMES,
     SETTINGS,
     Learner,
+    copy_into,
     parts_computed_here,
     rollout,
 )
@@ -76,6 +77,35 @@ class TestGradients:
             torch.set_num_threads(1)
         assert bits(with_helpers[0]) == bits(alone[0]) == bits(with_more_threads[0])
         assert bits(with_helpers[1]) == bits(alone[1]) == bits(with_more_threads[1])
+
+    @pytest.mark.parametrize("learners", [2, 3, 5])
+    def test_several_minibatches_at_once_are_computed_with_the_same_weights(self, learners):
+        minibatches = [CHOSEN[:7], CHOSEN[7:], CHOSEN[::2]]
+        plain = Learner(0)
+        expected = [plain.gradients(chosen) for chosen in minibatches[:2]]
+        plain.move_weights()
+        plain.move_weights()
+        expected.append(plain.gradients(minibatches[2]))
+        with Learner(learners, minibatches=2) as learner:
+            copy_into(learner.buffer, rollout())
+            found = []
+            for losses_and_gradients in learner.gradients_in_turn(minibatches):
+                found.append(losses_and_gradients)
+                learner.move_weights()
+        for (losses, gradients), (expected_losses, expected_gradients) in zip(
+            found, expected, strict=True
+        ):
+            assert float(losses["loss"]) == pytest.approx(float(expected_losses["loss"]), abs=1e-6)
+            for name, gradient in expected_gradients.items():
+                torch.testing.assert_close(gradients[name], gradient, rtol=1e-5, atol=1e-6)
+
+    def test_one_learner_computes_one_after_the_other(self):
+        with Learner(1, minibatches=4) as learner:
+            learner.update()
+            alone = learner.everything()
+        with Learner(1) as learner:
+            learner.update()
+            assert learner.everything() == alone
 
     def test_a_minibatch_that_was_abandoned_does_not_disturb_the_next(self, monkeypatch):
         with Learner(2) as learner:

@@ -15,6 +15,7 @@ from keisei.training.parallel.process_counts import (
     _container_quota,
     expected_rate,
     measure_costs,
+    minibatches_at_once,
     process_counts,
     usable_cores,
 )
@@ -34,7 +35,7 @@ def test_no_more_is_expected_than_the_cores_can_do(workers, learners, cores, pla
     counts = ProcessCounts(workers, learners)
     rate = expected_rate(config, counts, cores, playing, learning)
     play = playing.of_batch(8) / 8
-    part = config.ppo.minibatch / learners
+    part = min(minibatches_at_once(config.training.parallel), learners) * 32 / learners
     learn = learning.of_batch(part) / part * config.ppo.epochs
     assert rate > 0
     assert rate * (play + learn) <= cores * (1 + 1e-9)
@@ -71,6 +72,19 @@ def test_numbers_that_are_left_open_fit_the_cores(given_counts):
     assert counts.learners == given_counts.get("num_learners", counts.learners)
     assert 1 <= counts.workers <= max(cores, given_counts.get("num_workers", 0))
     assert 1 <= counts.learners <= max(cores, given_counts.get("num_learners", 0))
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"mode": "sync"}, 1),
+        ({"mode": "async"}, 4),
+        ({"mode": "sync", "minibatches_at_once": 3}, 3),
+        ({"mode": "async", "minibatches_at_once": 1}, 1),
+    ],
+)
+def test_several_minibatches_at_once_are_for_async_mode_or_who_asks(settings, expected):
+    assert minibatches_at_once(config_with(**settings).training.parallel) == expected
 
 
 def test_a_gpu_learns_alone_and_the_cores_play():
