@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba import types
+from numba import config, types
 from numba.extending import intrinsic
 
 _INT32, _FLOAT32 = ir.IntType(32), ir.FloatType()
@@ -37,30 +37,41 @@ def bits_of_float(typing: Any, value: Any) -> Any:
 
 @intrinsic
 def widened(typing: Any, element: Any) -> Any:
-    """float32, of an element of an array of float32 or of bfloat16."""
+    """An element of an array of floating-point numbers as it is, and one of bfloat16 as float32."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        if signature.args[0] == types.float32:
+        if isinstance(element, types.Float):
             return arguments[0]
         upper = builder.shl(builder.zext(arguments[0], _INT32), _INT32(16))
         return builder.bitcast(upper, _FLOAT32)
 
-    return types.float32(element), code
+    return (element if isinstance(element, types.Float) else types.float32)(element), code
 
 
 @intrinsic
 def narrowed(typing: Any, value: Any, like: Any) -> Any:
-    """A float32 as the element `like` is: as it is, or rounded to the nearest bfloat16."""
+    """A number as the element `like` is: as it is, or rounded to the nearest bfloat16."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        if signature.args[1] == types.float32:
+        if isinstance(like, types.Float):
             return arguments[0]
         bits = builder.bitcast(arguments[0], _INT32)
         last = builder.and_(builder.lshr(bits, _INT32(16)), _INT32(1))  # ties go to even
         rounded = builder.add(bits, builder.add(last, _INT32(0x7FFF)))
         return builder.trunc(builder.lshr(rounded, _INT32(16)), ir.IntType(16))
 
-    return like(types.float32, like), code
+    return like(like if isinstance(like, types.Float) else types.float32, like), code
+
+
+if config.DISABLE_JIT:  # the kernels as plain Python, which knows no bfloat16
+
+    def widened(element: Any) -> Any:
+        """As it is."""
+        return element
+
+    def narrowed(value: Any, like: Any) -> Any:
+        """As it is."""
+        return value
 
 
 @intrinsic

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from copy import deepcopy
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+
+from keisei.core.res_tower import ActorCriticResTower
 
 
 class HalfCopy:
@@ -17,17 +19,21 @@ class HalfCopy:
     that of playing. The weights may change at any time between two passes, by other processes too.
     """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: ActorCriticResTower) -> None:
         self._copy = deepcopy(model).to(torch.bfloat16)
         self._weights: list[Tensor] = list(model.parameters())
         self._cast: list[Tensor] = list(self._copy.parameters())
 
     def __call__(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """What the network says; differentiable, by `backward`."""
+        planes, values = self.planes_and_values(positions)
+        return planes.flatten(1).float(), values
+
+    def planes_and_values(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """The same with the logits as they are computed, in bfloat16."""
         with torch.no_grad():
             torch._foreach_copy_(self._cast, self._weights)
-        logits, values = self._copy(positions)
-        return logits, values
+        return self._copy.planes_and_values(positions)
 
     def backward(self, loss: Tensor) -> None:
         """Set the gradients of the network's own weights, in place where there are some."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from keisei.core.legal_kernels import choose_legal, legal_gradient, measure_legal
-from keisei.shogi.policy_output_mapper import PolicyOutputMapper
+from keisei.shogi.policy_output_mapper import NUM_PLANES, PolicyOutputMapper
 
 
 @cache
@@ -18,6 +18,13 @@ def plane_table(device: torch.device) -> Tensor:
     """[13527] int64: the policy plane of every action, on a device."""
     table = torch.from_numpy(PolicyOutputMapper.plane_indices.astype("int64"))
     return table.clamp(min=0).to(device)  # actions without a plane are never legal
+
+
+@cache
+def _places_channels_last() -> Tensor:
+    """[13527] int64: where an action's logit is if those of a square stand together."""
+    planes = plane_table(torch.device("cpu"))
+    return planes % 81 * NUM_PLANES + planes // 81
 
 
 class LegalPolicy(NamedTuple):
@@ -60,7 +67,10 @@ class PlayedMoves(NamedTuple):
 
 
 def played_moves(logits: Tensor, legal: Tensor, counts: Tensor, actions: Tensor) -> PlayedMoves:
-    """How probable actions [B] are and how uncertain the policy is; differentiable in `logits`."""
+    """How probable actions [B] are and how uncertain the policy is; differentiable in `logits`.
+
+    On a CPU logits may also be [B, 27, 9, 9] as a convolution gives them, in bfloat16 too.
+    """
     if logits.device.type == "cpu":
         return PlayedMoves(*_PlayedOnCpu.apply(logits, legal, counts, actions))  # type: ignore[no-untyped-call]
     policy = legal_policy(logits, legal, counts)
@@ -74,7 +84,7 @@ class _PlayedOnCpu(torch.autograd.Function):
     def forward(
         ctx: Any, logits: Tensor, legal: Tensor, counts: Tensor, actions: Tensor
     ) -> tuple[Tensor, Tensor]:
-        rows = [logits.new_empty(len(counts)) for _ in range(3)]
+        rows = [torch.empty(len(counts), dtype=_widened(logits.dtype)) for _ in range(3)]
         log_probs, entropies, normalisers = rows
         moves = _arrays(logits, legal, counts, actions)
         measure_legal(*moves, *(row.numpy() for row in rows))
@@ -84,16 +94,31 @@ class _PlayedOnCpu(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         *moves, normalisers, entropies = ctx.saved_tensors
-        gradient = torch.zeros_like(moves[0])
-        rows = (normalisers, entropies, *gradients, gradient)
-        legal_gradient(*_arrays(*moves), *(row.contiguous().numpy() for row in rows))
+        layout = torch.contiguous_format if moves[0].dim() == 2 else torch.channels_last
+        gradient = torch.zeros_like(moves[0], memory_format=layout)
+        rows = (normalisers, entropies, *gradients)
+        legal_gradient(
+            *_arrays(*moves), *(row.contiguous().numpy() for row in rows), _rows(gradient).numpy()
+        )
         return gradient, None, None, None
 
 
 def _arrays(logits: Tensor, legal: Tensor, counts: Tensor, actions: Tensor) -> list[NDArray[Any]]:
-    table = plane_table(logits.device)
+    places = plane_table(logits.device) if logits.dim() == 2 else _places_channels_last()
     moves = legal.view(torch.uint16) if legal.dtype == torch.int16 else legal
-    return [tensor.detach().numpy() for tensor in (logits, moves, counts, actions, table)]
+    tensors = (_rows(logits.detach()), moves, counts, actions, places)
+    return [tensor.numpy() for tensor in tensors]
+
+
+def _rows(logits: Tensor) -> Tensor:
+    """[B, 2187] as kernels see them: no copy of what a convolution gives in channels last."""
+    if logits.dim() == 4:
+        logits = logits.permute(0, 2, 3, 1).reshape(len(logits), -1)
+    return logits.view(torch.uint16) if logits.dtype == torch.bfloat16 else logits
+
+
+def _widened(dtype: torch.dtype) -> torch.dtype:
+    return torch.float32 if dtype == torch.bfloat16 else dtype
 
 
 def choose_moves(
@@ -104,11 +129,11 @@ def choose_moves(
     *,
     temperature: float,
 ) -> tuple[Tensor, Tensor]:
-    """[B] an action and its log-probability; see `PPOAgent.select_actions`."""
+    """[B] an action and its log-probability; see `PPOAgent.select_actions` and `played_moves`."""
     if logits.device.type == "cpu":
         actions, log_probs = (
             torch.empty(len(counts), dtype=torch.int64),
-            logits.new_empty(len(counts)),
+            torch.empty(len(counts), dtype=_widened(logits.dtype)),
         )
         drawn = torch.empty(0, dtype=torch.float64) if fractions is None else fractions
         arrays = _arrays(logits, legal, counts, actions)

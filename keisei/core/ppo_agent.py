@@ -165,7 +165,7 @@ class PPOAgent:
         the log-probabilities told are those of temperature 1, which the update clips against.
         """
         legal_here = self._legal_tensor(legal, counts)
-        logits, values = self.answer(positions)
+        logits, values = self._for_moves(self.model, torch.from_numpy(positions).to(self.device))
         drawn = None if fractions is None else torch.from_numpy(fractions).to(self.device)
         actions, log_probs = choose_moves(
             logits,
@@ -293,9 +293,15 @@ class PPOAgent:
 
     def losses(self, minibatch: Minibatch, entropy_weight: float) -> dict[str, Tensor]:
         """The clipped objective and its parts, differentiable in "loss"."""
-        logits, values = self._pass(self._forward, minibatch.positions)
+        logits, values = self._for_moves(self._forward, minibatch.positions)
         played = played_moves(logits, minibatch.legal, minibatch.counts, minibatch.actions)
         return ppo_losses(played, values, minibatch, self.config, entropy_weight)
+
+    def _for_moves(self, network: Any, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits as the functions of `legal_policy` take them, and values."""
+        if self.device.type == "cpu":
+            return (self._half or self.model).planes_and_values(positions)
+        return self._pass(network, positions)
 
     def _pass(self, network: Any, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Logits and values by a form of the model, in the agent's arithmetic."""

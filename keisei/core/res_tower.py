@@ -75,11 +75,15 @@ class ActorCriticResTower(nn.Module):
 
     def forward(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """[B, 100] int8 -> logits [B, 2187] and values [B] in [-1, 1], both float32."""
+        planes, values = self.planes_and_values(positions)
+        return planes.flatten(1).float(), values
+
+    def planes_and_values(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """The same with the logits [B, 27, 9, 9] as they are computed: nothing is copied."""
         x = self.blocks(self._first_layer(positions))
-        logits = self.policy(x).flatten(1)
         hidden = functional.relu(self.value_squares(x)).flatten(1)
         value = self.value(functional.relu(self.value_hidden(hidden))).squeeze(1)
-        return logits.float(), torch.tanh(value.float())
+        return self.policy(x), torch.tanh(value.float())
 
     def _first_layer(self, positions: Tensor) -> Tensor:
         arithmetic = _arithmetic(self.stem.weight)

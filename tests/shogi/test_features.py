@@ -330,12 +330,17 @@ def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
 
 @pytest.mark.uncompiled
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_core46_by_a_kernel_equals_core46_by_tensors(dtype):
+@pytest.mark.parametrize("chosen", FEATURE_SETS.values(), ids=FEATURE_SETS)
+def test_planes_by_kernels_equal_planes_by_tensors(
+    chosen: features.FeatureSet, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
     games = VectorShogi(16, seed=3, threads=1)
     games.play_random(120)
     positions = torch.from_numpy(games.positions.copy())
-    by_kernel = features.expand_core46(positions, dtype=dtype)
-    by_tensors = features._join([features._pieces(positions), features._scalars(positions)], dtype)
-    assert by_kernel.dtype == dtype
-    assert torch.equal(by_kernel, by_tensors)
-    assert by_kernel.is_contiguous(memory_format=torch.channels_last)
+    by_kernels = chosen.expand(positions, dtype=dtype)
+    assert by_kernels.is_contiguous(memory_format=torch.channels_last)
+    monkeypatch.setattr(features, "kernels_can_read", lambda _: False)
+    by_tensors = chosen.expand(positions, dtype=dtype)
+    assert by_tensors.is_contiguous()
+    assert by_kernels.dtype == by_tensors.dtype == dtype
+    assert torch.equal(by_kernels, by_tensors)

@@ -11,15 +11,16 @@ from keisei.training.parallel.self_play import SelfPlay, groups_of
 
 
 def _load_compiled_code() -> None:
-    """Play one ply: that loads every kernel a worker needs from the cache."""
+    """Play one ply in either arithmetic: that loads every kernel a worker needs from the cache."""
     config = Config(
         model=ModelConfig(depth=0, width=4),
         games=GamesConfig(count=1),
         training=TrainingConfig(rollout_length=1),
     )
-    agent = PPOAgent(config.model, config.ppo)
-    play = SelfPlay(config, agent, None, groups_of(config, None)[0], threads=1)
-    play.collect(ExperienceBuffer(1, 1))
+    for mixed_precision in (False, True):
+        agent = PPOAgent(config.model, config.ppo, mixed_precision=mixed_precision)
+        play = SelfPlay(config, agent, None, groups_of(config, None)[0], threads=1)
+        play.collect(ExperienceBuffer(1, 1))
 
 
 _load_compiled_code()
