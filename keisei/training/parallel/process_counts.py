@@ -32,7 +32,7 @@ _TIMES = 3
 _BETWEEN_MINIBATCHES = 2e-3
 """Seconds that all learners wait for each other and for the optimizer, seen with 12 of them."""
 _MOST_MINIBATCHES = 4
-"""Computed at once, in async mode: learning by older gradients has not been seen to suffer."""
+"""Computed at once in async mode, so that no gradient is more than three steps old."""
 
 
 class ProcessCounts(NamedTuple):
