@@ -140,6 +140,7 @@ class GradientHelpers:
             raise ValueError("helpers see only their own buffer: collect into that one")
         rest = iter(minibatches)
         while several := list(islice(rest, self._at_once)):
+            self._ticket += 1
             shares = self._share_out(several)
             parts = {
                 number: Part(self._ticket, first, behind, *lesson[1:])
@@ -152,7 +153,6 @@ class GradientHelpers:
 
     def _share_out(self, several: list[NDArray[np.int64]]) -> list[dict[int, tuple[int, int]]]:
         """For each minibatch which learners compute it, and from where to where."""
-        self._ticket += 1
         end = 0
         shares = []
         for chosen, numbers in zip(several, _groups(self.learners, len(several)), strict=True):
