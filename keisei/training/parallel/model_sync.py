@@ -5,7 +5,8 @@ Each publication goes to the buffer that does not hold the newest one, so the wr
 and a writer killed at any moment leaves the previous weights readable.
 
 The weights are the tensors of the `state_dict`, end to end in its order: names do not travel, so
-it does not matter that `torch.compile` changes them.
+it does not matter that `torch.compile` changes them. Those of convolutions travel channels last, as
+they lie in memory.
 """
 
 from __future__ import annotations
@@ -192,7 +193,7 @@ def _count(model: nn.Module) -> int:
 
 def _pack(model: nn.Module, flat: NDArray[Any]) -> None:
     """Copy the weights into `flat` [P]; from a GPU in one transfer."""
-    tensors, target = list(model.state_dict().values()), torch.from_numpy(flat)
+    tensors, target = _weights(model), torch.from_numpy(flat)
     if not tensors:  # who decides at random has none
         return
     with one_thread(), torch.no_grad():
@@ -204,12 +205,21 @@ def _pack(model: nn.Module, flat: NDArray[Any]) -> None:
 
 def _unpack(flat: NDArray[Any], model: nn.Module) -> None:
     """Copy `flat` [P] into the weights, in place; to a GPU in one transfer."""
-    tensors = list(model.state_dict().values())
+    tensors = _weights(model)
     if not tensors:
         return
     source = torch.from_numpy(flat).to(tensors[0].device)
     with one_thread(), torch.no_grad():
         torch._foreach_copy_(tensors, _parts(source, tensors))
+
+
+def _weights(model: nn.Module) -> list[Tensor]:
+    """The tensors in the order in which they travel, and each as it lies in memory.
+
+    To put the channels of five million weights into another order takes as long as all the rest.
+    """
+    tensors = model.state_dict().values()
+    return [tensor.permute(0, 2, 3, 1) if tensor.dim() == 4 else tensor for tensor in tensors]
 
 
 def _parts(flat: Tensor, tensors: list[Tensor]) -> list[Tensor]:
