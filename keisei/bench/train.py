@@ -23,6 +23,7 @@ from keisei.config_schema import (
 )
 from keisei.core.device_rollout import DeviceRollout
 from keisei.core.ppo_agent import PPOAgent
+from keisei.core.recorded_call import RecordedCall
 from keisei.training.trainer import Trainer
 
 PREDECESSOR = ModelConfig(depth=9, width=256, squeeze_excitation=True, value_width=256)
@@ -96,8 +97,8 @@ def _ceiling(trainer: Trainer) -> float:
     """Steps/s of one inference and `epochs` training passes, and nothing else."""
     agent, config = trainer.agent, trainer.config
     played, learned = _samples(trainer)
-    inference = _seconds(agent, lambda: agent.forward_only(played)) / len(played)
-    learning = _seconds(agent, lambda: agent.forward_and_backward(learned)) / len(learned)
+    inference = _seconds(agent, agent.forward_only, played) / len(played)
+    learning = _seconds(agent, agent.forward_and_backward, learned) / len(learned)
     return 1 / (inference + config.ppo.epochs * learning)
 
 
@@ -111,15 +112,20 @@ def _samples(trainer: Trainer) -> tuple[Tensor, Tensor]:
     return positions[0, :batch].clone(), positions.flatten(0, 1)[chosen]
 
 
-def _seconds(agent: PPOAgent, work: Callable[[], None], times: int = 3) -> float:
+def _seconds(
+    agent: PPOAgent, work: Callable[[Tensor], None], positions: Tensor, times: int = 3
+) -> float:
+    """Of one call; recorded where the agent records what it does."""
+    call = RecordedCall(work, positions) if agent.records else work
+
     def synchronise() -> None:
         if agent.device.type == "cuda":
             torch.cuda.synchronize()
 
-    work()
+    call(positions)
     synchronise()
     start = time.perf_counter()
     for _ in range(times):
-        work()
+        call(positions)
     synchronise()
     return (time.perf_counter() - start) / times

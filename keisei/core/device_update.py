@@ -12,52 +12,62 @@ from torch import Tensor, nn
 from keisei.core.device_policy import DevicePolicy
 from keisei.core.device_rollout import DeviceRollout
 from keisei.core.ppo_agent import PPOAgent, ScheduledUpdate, require_finite
+from keisei.core.ppo_loss import LOSSES
+from keisei.core.recorded_call import RecordedCall
 
+_FIGURES = (*LOSSES, "grad_norm")
 _STEPS_BEHIND = 2
 """So many gradient steps later the host looks at a step's figures: they are there by then."""
 
 
 class DeviceUpdate:
-    """The updates of one agent from rollouts on its device."""
+    """The updates of one agent from `rollout`, on its device.
 
-    def __init__(self, agent: PPOAgent, policy: DevicePolicy) -> None:
-        self._agent, self._policy = agent, policy
+    Where the agent records, what computes the gradients of a whole minibatch is recorded.
+    """
 
-    def __call__(self, rollout: DeviceRollout, progress: float) -> dict[str, float]:
-        """Learn from a rollout whose advantages are computed; figures of the update.
+    def __init__(self, agent: PPOAgent, policy: DevicePolicy, rollout: DeviceRollout) -> None:
+        self._agent, self._policy, self._rollout = agent, policy, rollout
+        self._parameters = list(agent.model.parameters())
+        # All that a recording reads and writes stays in its place in memory.
+        self._gradients = [torch.empty_like(parameter) for parameter in self._parameters]
+        self._normalised = torch.zeros_like(rollout.advantages)
+        self._entropy_weight = torch.zeros((), device=agent.device)
+        self._recorded: RecordedCall[Tensor] | None = None
+
+    def __call__(self, progress: float) -> dict[str, float]:
+        """Learn from the rollout, whose advantages are computed; figures of the update.
 
         As `PPOAgent.update`, with two differences that keep the device busy: whether a loss is a
         number is asked at the end of the update (the weights before it come back if not), and
         `target_kl` stops it two gradient steps late.
         """
         with self._agent.scheduled_update(progress) as scheduled:
-            figures = self._learn(rollout, scheduled)
+            figures = self._learn(scheduled)
         return {
             **figures,
             **scheduled.figures(),
-            "explained_variance": _explained_variance(rollout),
+            "explained_variance": _explained_variance(self._rollout),
         }
 
-    def _learn(self, rollout: DeviceRollout, scheduled: ScheduledUpdate) -> dict[str, float]:
+    def _learn(self, scheduled: ScheduledUpdate) -> dict[str, float]:
         config, device = self._agent.config, self._agent.device
-        own = rollout.own_steps()
+        own = self._rollout.own_steps()
         if len(own) == 0:  # a past self moved everywhere
             return {"minibatches": 0, "stopped_early": 0.0}
-        normalised = _normalised(rollout, own, config.advantage_floor)
-        entropy_weight = torch.tensor(scheduled.entropy_weight, device=device)
+        self._normalised.copy_(_normalised(self._rollout, own, config.advantage_floor))
+        self._entropy_weight.fill_(scheduled.entropy_weight)
         watch = _LateFigures(device)
-        sums: dict[str, Tensor] = {}
+        sums = torch.zeros(len(_FIGURES), device=device)
         done, stopped = 0, False
         for chosen in self._shuffled(own):
-            losses = self._policy.losses(rollout, chosen, normalised, entropy_weight)
-            losses = self._step(losses)
-            sums = {name: sums[name] + value if sums else value for name, value in losses.items()}
+            losses = self._take_step(chosen)
+            sums += losses
             done += 1
-            stopped = watch.after(losses["kl"]) > config.target_kl
+            stopped = watch.after(losses[_FIGURES.index("kl")]) > config.target_kl
             if stopped:
                 break
-        means = torch.stack(list(sums.values())).div(done).tolist()
-        figures = dict(zip(sums, means, strict=True))
+        figures = dict(zip(_FIGURES, (sums / done).tolist(), strict=True))
         require_finite({n: figures[n] for n in ("policy_loss", "value_loss", "entropy")})
         require_finite({"gradient norm": figures["grad_norm"]})
         return {**figures, "minibatches": done, "stopped_early": float(stopped)}
@@ -72,13 +82,26 @@ class DeviceUpdate:
             filled = torch.from_numpy(np.resize(order, parts * size)).to(self._agent.device)
             yield from filled.view(parts, size)
 
-    def _step(self, losses: dict[str, Tensor]) -> dict[str, Tensor]:
-        agent = self._agent
-        agent.optimizer.zero_grad(set_to_none=True)
-        losses["loss"].backward()  # type: ignore[no-untyped-call]
-        norm = nn.utils.clip_grad_norm_(agent.model.parameters(), agent.config.max_grad_norm)
-        agent.optimizer.step()
-        return {name: value.detach() for name, value in losses.items()} | {"grad_norm": norm}
+    def _take_step(self, chosen: Tensor) -> Tensor:
+        """Follow the gradient of the steps chosen [N]; the `_FIGURES` before it."""
+        for parameter, gradient in zip(self._parameters, self._gradients, strict=True):
+            parameter.grad = gradient
+        figures = self._set_gradients(chosen)
+        self._agent.optimizer.step()
+        return figures
+
+    def _set_gradients(self, chosen: Tensor) -> Tensor:
+        if not self._agent.records or len(chosen) < self._agent.config.minibatch:
+            return self._set_gradients_here(chosen)
+        if self._recorded is None:
+            self._recorded = RecordedCall(self._set_gradients_here, chosen)
+        return self._recorded(chosen)
+
+    def _set_gradients_here(self, chosen: Tensor) -> Tensor:
+        losses = self._policy.losses(self._rollout, chosen, self._normalised, self._entropy_weight)
+        torch._foreach_copy_(self._gradients, torch.autograd.grad(losses["loss"], self._parameters))
+        norm = nn.utils.clip_grad_norm_(self._parameters, self._agent.config.max_grad_norm)
+        return torch.stack([*(losses[name].detach() for name in LOSSES), norm])
 
 
 class _LateFigures:

@@ -64,9 +64,10 @@ class GradientSource(Protocol):
 class PPOAgent:
     """A network and its optimizer.
 
-    `mixed_precision` counts where the hardware has bfloat16, `compile` on a GPU. Random numbers for
-    shuffling come from the agent's own generator, whose state belongs to a checkpoint. Gradients
-    come from `gradient_source`; without one the agent computes them itself.
+    `mixed_precision` counts where the hardware has bfloat16, `compile` and `record` on a GPU, the
+    latter for what plays and learns there (`device_policy`). Random numbers for shuffling come from
+    the agent's own generator, whose state belongs to a checkpoint. Gradients come from
+    `gradient_source`; without one the agent computes them itself.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class PPOAgent:
         device: torch.device | str = "cpu",
         seed: int = 0,
         compile: bool = False,
+        record: bool = False,
         mixed_precision: bool = False,
     ) -> None:
         self.model_config = model_config
@@ -88,6 +90,7 @@ class PPOAgent:
         on_gpu = self.device.type == "cuda"
         # The compiled module shares its parameters with `model`, whose names stay as they are.
         self.compiles = compile and on_gpu
+        self.records = record and on_gpu
         self._forward: Any = torch.compile(self.model) if self.compiles else self.model
         self.mixed_precision = mixed_precision and _has_bfloat16(self.device)
         self._half = HalfCopy(self.model) if self.mixed_precision and not on_gpu else None
@@ -112,6 +115,7 @@ class PPOAgent:
             self.config,
             device=self.device,
             compile=self.compiles,
+            record=self.records,
             mixed_precision=self.mixed_precision,
         )
 
@@ -337,7 +341,11 @@ class PPOAgent:
     def forward_and_backward(self, positions: Tensor) -> None:
         """The network's part of learning, for benchmarks; the weights do not change."""
         logits, values = self._pass(self._forward, positions)
-        self._backward(logits.mean() + values.mean())
+        loss = logits.mean() + values.mean()
+        if self._half is not None:
+            self._half.backward(loss)
+        else:
+            torch.autograd.grad(loss, list(self.model.parameters()))
 
 
 def _laid_out_like(parameter: Tensor, value: Tensor) -> Tensor:

@@ -81,6 +81,7 @@ class Trainer:
             device=pick_device(config.device),
             seed=config.seed,
             compile=config.training.compile,
+            record=config.training.cuda_graphs,
             mixed_precision=config.training.mixed_precision,
         )
         by_rating = config.games.opponent_choice == "rating"
@@ -89,8 +90,8 @@ class Trainer:
             if config.games.opponent_share
             else None
         )
-        self._on_device = _plays_on_device(config, self.agent.device)
-        if self._on_device and parallel.enabled:
+        on_device = _plays_on_device(config, self.agent.device)
+        if on_device and parallel.enabled:
             raise ValueError(
                 "training.collector is device, but training.parallel is enabled: worker processes "
                 "play on the CPU; use collector=processes or parallel.enabled=false"
@@ -106,9 +107,11 @@ class Trainer:
         self._threads = config.training.threads or torch.get_num_threads()
         self._helpers: GradientHelpers | None = None
         self.collector: ExperienceCollector[Any]
+        self._device_policy: DevicePolicy | None = None
         self._device_update: DeviceUpdate | None = None
-        if self._on_device:
-            self.collector = self._device_collector()
+        if on_device:
+            self._device_policy = DevicePolicy(self.agent)
+            self.collector = self._device_collector(self._device_policy)
         elif counts is None or debug_serial:
             self.collector = self._serial_collector()
         else:
@@ -127,9 +130,7 @@ class Trainer:
         threads = self._threads if len(self._groups) == 1 else 1
         return SerialCollector(self.config, self.agent, self.pool, self._groups, threads=threads)
 
-    def _device_collector(self) -> DeviceCollector:
-        policy = DevicePolicy(self.agent)
-        self._device_update = DeviceUpdate(self.agent, policy)
+    def _device_collector(self, policy: DevicePolicy) -> DeviceCollector:
         return DeviceCollector(self.config, self.agent, policy, self.pool, threads=self._threads)
 
     def _parallel_collector(self) -> ParallelManager:
@@ -150,8 +151,10 @@ class Trainer:
         if training.parallel.enabled:
             steps = training.parallel.rollout_length or steps
         games = sum(group.games for group in self._groups)
-        if self._on_device:
-            return DeviceRollout(steps, games, self.agent.device)
+        if self._device_policy is not None:
+            rollout = DeviceRollout(steps, games, self.agent.device)
+            self._device_update = DeviceUpdate(self.agent, self._device_policy, rollout)
+            return rollout
         if self._learners == 1:
             return ExperienceBuffer(steps, games)
         try:
@@ -228,8 +231,8 @@ class Trainer:
 
     def _learn(self) -> dict[str, float]:
         if isinstance(self.buffer, DeviceRollout):
-            assert self._device_update is not None  # made with the collector
-            return self._device_update(self.buffer, self.progress)
+            assert self._device_update is not None  # made with the rollout
+            return self._device_update(self.progress)
         return self.agent.update(self.buffer, self.progress)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -200,7 +200,9 @@ def test_every_step_that_trains_is_learned_from_in_every_pass():
     trainer = Trainer(config)
     trainer.collect()
     own = trainer.buffer.own_steps()
-    chosen = [part.numpy() for part in DeviceUpdate(trainer.agent, None)._shuffled(own)]
+    chosen = [
+        part.numpy() for part in DeviceUpdate(trainer.agent, None, trainer.buffer)._shuffled(own)
+    ]
     assert {len(part) for part in chosen} == {10}
     assert len(chosen) % 3 == 0
     for first in range(0, len(chosen), len(chosen) // 3):
