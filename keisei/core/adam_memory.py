@@ -10,8 +10,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from keisei.core.stacked_modules import first_slots
-
 Arrays = tuple[NDArray[np.float32], ...]
 
 
@@ -53,10 +51,19 @@ class AdamMemory:
         state = self._optimizer.state
         for parameter in self._parameters:
             if not state.get(parameter):
-                state[parameter] = first_slots(parameter)
+                state[parameter] = _first_slots(parameter)
         return [state[parameter] for parameter in self._parameters]
 
 
 def flat_arrays(tensors: Sequence[Tensor]) -> Arrays:
     """The memory of each tensor, [N]."""
     return tuple(tensor.detach().view(-1).numpy() for tensor in tensors)
+
+
+def _first_slots(parameter: nn.Parameter) -> dict[str, Tensor]:
+    """What Adam keeps of a parameter before its first step."""
+    return {
+        "step": torch.zeros((), device=parameter.device),
+        "exp_avg": torch.zeros_like(parameter),
+        "exp_avg_sq": torch.zeros_like(parameter),
+    }

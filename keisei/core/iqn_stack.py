@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -52,10 +53,15 @@ class IQNStack:
         self._models, self._device = list(models), models[0].device
         self._together = self._device.type != "cpu"  # whether lessons are learned so
         self._most = len(models) if self._together else MOST_TOGETHER
-        networks = [model.network for model in models]
-        self._parameters = stack_parameters(networks)
+        self._parameters = stack_parameters([model.network for model in models])
         self._targets = stack_parameters([model.target for model in models])
-        self._optimizer = StackedOptimizer(networks, [model.optimizer for model in models])
+
+    @cached_property
+    def _optimizer(self) -> StackedOptimizer:
+        """Made when models learn together."""
+        networks = [model.network for model in self._models]
+        optimizers = [model.optimizer for model in self._models]
+        return StackedOptimizer(list(self._parameters.values()), networks, optimizers)
 
     def take_actions(self, states: Mapping[int, States]) -> dict[int, NDArray[np.int64]]:
         """What `take_action` of each of these models would give: one forward pass for many.
@@ -114,24 +120,23 @@ class IQNStack:
         lengths = {len(lesson) for lesson in lessons.values()}
         if len(lengths) > 1:
             raise ValueError(f"lessons of lengths {sorted(lengths)} are learned in several shares")
-        backups = {n: self._models[n].backup() for n in lessons}
-        learn = self._learn_together if self._together else self._learn_in_turn
-        with undone_by_errors(backups.values(), [self._models[n].generator for n in lessons]):
-            outcomes = learn(lessons)
-        for n, outcome in outcomes.items():
-            if isinstance(outcome, Failure):
-                backups[n].restore()
-        return outcomes
+        return self._learn_together(lessons) if self._together else self._learn_in_turn(lessons)
 
     def _learn_in_turn(self, lessons: Mapping[int, Lesson]) -> dict[int, Figures | Failure]:
         """Model by model: the steps of `IQNSteps` have little overhead that could be shared."""
+        backups = {n: self._models[n].backup() for n in lessons}
         outcomes: dict[int, Figures | Failure] = {}
-        for n, lesson in lessons.items():
-            try:
-                outcomes[n] = self._models[n].learn_without_backup(lesson)
-            except NonFiniteGradientError as error:
-                outcomes[n] = Failure(str(error), "")
+        with undone_by_errors(backups.values(), self._generators(lessons)):
+            for n, lesson in lessons.items():
+                try:
+                    outcomes[n] = self._models[n].learn_without_backup(lesson)
+                except NonFiniteGradientError as error:
+                    outcomes[n] = Failure(str(error), "")
+                    backups[n].restore()
         return outcomes
+
+    def _generators(self, numbers: Iterable[int]) -> list[torch.Generator]:
+        return [self._models[n].generator for n in numbers]
 
     def _learn_together(self, lessons: Mapping[int, Lesson]) -> dict[int, Figures | Failure]:
         """All models step by step at once.
@@ -139,29 +144,29 @@ class IQNStack:
         A model that fails computes on beside the others and goes back at the end, so that what they
         compute has the same shapes, and the same bits, as without the failure.
         """
-        numbers, failed = list(lessons), dict[int, Failure]()
-        steps = [
-            self._step(numbers, batches, failed) for batches in zip(*lessons.values(), strict=True)
-        ]
-        losses, norms = (np.mean(column, 0).tolist() for column in zip(*steps, strict=True))
+        numbers = list(lessons)
+        backup = self._optimizer.backup(numbers, self._targets.values())
+        with undone_by_errors([backup], self._generators(numbers)):
+            batches_of_steps = zip(*lessons.values(), strict=True)
+            steps = [torch.stack(self._step(numbers, batches)) for batches in batches_of_steps]
+            figures = torch.stack(steps).cpu()
+        failed = failures_of(figures[:, 1], numbers)
+        backup.restore(failed)
+        losses, norms = figures.mean(0).tolist()
         means = zip(numbers, losses, norms, strict=True)
         return {n: failed.get(n) or self._models[n].figures(loss, norm) for n, loss, norm in means}
 
-    def _step(
-        self, numbers: list[int], batches: Sequence[Batch], failed: dict[int, Failure]
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """One gradient step of the models that have not failed; [N] losses and gradients' norms."""
+    def _step(self, numbers: list[int], batches: Sequence[Batch]) -> tuple[Tensor, Tensor]:
+        """One gradient step; [N] losses and gradients' norms."""
         rows = self._rows(self._parameters, numbers)
         for row in rows.values():
             row.requires_grad_()
         losses = self._losses(numbers, rows, _together(batches))
         gradients = gradients_of(losses.sum(), list(rows.values()))
         norms = clip_each(gradients, self._models[0].config.max_grad_norm)
-        failed |= failures_of(norms, numbers) | failed
-        if len(failed) < len(numbers):
-            self._optimizer.step(gradients, numbers, but=failed)
-            self._follow([self._models[n] for n in numbers if n not in failed])
-        return losses.detach().cpu().numpy(), norms.cpu().numpy()
+        self._optimizer.step(gradients, numbers)
+        self._follow([self._models[n] for n in numbers])
+        return losses.detach(), norms
 
     @torch.no_grad()
     def _follow(self, models: list[IQNModel]) -> None:

@@ -87,14 +87,22 @@ class Turns:
     def renewed_lesson(
         self, network: nn.Module, device: torch.device, *, gamma: float, gae_lambda: float
     ) -> Lesson:
-        """The same, as newer weights than those that played see it.
+        """The same, as newer weights than those that played see it."""
+        said = _said(network, device, self.states)
+        return self.seen_anew(said, gamma=gamma, gae_lambda=gae_lambda)
+
+    def seen_anew(self, outputs: Tensor, *, gamma: float, gae_lambda: float) -> Lesson:
+        """The same, given what newer weights say of the states, [T * B, A + 1].
 
         Values and log-probabilities are those that the network says now, so that a step is clipped
         by how far it goes from here (Hilton et al., Batch size-invariance for policy optimization,
         2022). A turn whose action has become less probable counts less, by the ratio of both
         probabilities; one that has become more probable counts no more.
         """
-        log_probs, values = _said(network, device, self.states, self.actions)
+        taken = torch.from_numpy(self.actions).flatten().unsqueeze(1)
+        of_taken = torch.log_softmax(outputs[:, :-1], dim=1).gather(1, taken)
+        log_probs = of_taken.view(self.actions.shape).numpy()
+        values = outputs[:, -1].reshape(self.actions.shape).numpy()
         ratios = np.minimum(np.exp(log_probs - self.log_probs), np.float32(1))
         newest = replace(self, log_probs=log_probs, values=values)
         lesson = newest.lesson(gamma=gamma, gae_lambda=gae_lambda)
@@ -116,19 +124,10 @@ def _normalized(advantages: NDArray[np.float32], trains: NDArray[np.bool_]) -> N
 
 
 @torch.no_grad()
-def _said(
-    network: nn.Module,
-    device: torch.device,
-    states: NDArray[np.float32],
-    actions: NDArray[np.int64],
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """[T, B] the log-probabilities of these actions and the values, by the network as it is."""
+def _said(network: nn.Module, device: torch.device, states: NDArray[np.float32]) -> Tensor:
+    """[T * B, A + 1] what the network as it is says of states [T, B, ...]."""
     parts = torch.split(torch.from_numpy(states).flatten(0, 1), _ROWS_AT_ONCE)
-    outputs = torch.cat([network(part.to(device)).cpu() for part in parts])
-    taken = torch.from_numpy(actions).flatten().unsqueeze(1)
-    log_probs = torch.log_softmax(outputs[:, :-1], dim=1).gather(1, taken)
-    values = outputs[:, -1].reshape(actions.shape)
-    return log_probs.view(actions.shape).numpy(), values.numpy()
+    return torch.cat([network(part.to(device)).cpu() for part in parts])
 
 
 def clipped_losses(

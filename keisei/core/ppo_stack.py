@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -14,7 +15,6 @@ from keisei.core.ppo_lessons import Lesson, Turns, clipped_losses
 from keisei.core.ppo_model import PPOModel, choices_of
 from keisei.core.stacked_modules import (
     NonFiniteGradientError,
-    RowBackup,
     StackedOptimizer,
     clip_each,
     failures_of,
@@ -43,8 +43,7 @@ class PPOStack:
 
     def __init__(self, models: Sequence[PPOModel]) -> None:
         self._models = list(models)
-        networks = [model.network for model in models]
-        parameters = list(stack_parameters(networks).values())
+        parameters = list(stack_parameters([model.network for model in models]).values())
         self._parameters, self._all = parameters, list(range(len(models)))
         self._device = models[0].device
         self._together = self._device.type != "cpu"  # whether lessons are learned so
@@ -57,7 +56,13 @@ class PPOStack:
         self._arrays = [] if self._together else [(b.numpy(), w.numpy()) for b, w in self._layers]
         self._drawn, self._drawn_rows = torch.empty(0, 0), list[Tensor]()
         self._memories = JointRollouts([model.memory for model in models])
-        self._optimizer = StackedOptimizer(networks, [model.optimizer for model in models])
+
+    @cached_property
+    def _optimizer(self) -> StackedOptimizer:
+        """Made when models learn together."""
+        networks = [model.network for model in self._models]
+        optimizers = [model.optimizer for model in self._models]
+        return StackedOptimizer(self._parameters, networks, optimizers)
 
     def take_actions(self, states: Mapping[int, States]) -> dict[int, NDArray[np.int64]]:
         """What `take_action` of each of these models would give: one forward pass for all."""
@@ -138,30 +143,51 @@ class PPOStack:
         compute has the same shapes, and the same bits, as without the failure.
         """
         models, numbers = self._models, list(turns)
-        lessons = [models[n].lesson_of(turns[n]) for n in numbers]
-        backups = {n: RowBackup(models[n].network, models[n].optimizer) for n in numbers}
-        losses = []
-        failed: dict[int, Failure] = {}
+        lessons = self._lessons(turns)
         flat = Lesson(*(torch.cat(column) for column in zip(*lessons, strict=True)))
         flat, first = flat.to(self._device), length * torch.arange(len(numbers)).unsqueeze(1)
-        with undone_by_errors(backups.values(), [models[n].generator for n in numbers]):
+        backup = self._optimizer.backup(numbers)
+        with undone_by_errors([backup], [models[n].generator for n in numbers]):
+            steps = []
             for chosen in zip(*(models[n].shuffled(length) for n in numbers), strict=True):
                 part = flat.part((torch.stack(chosen) + first).flatten())
-                losses.append(self._step(numbers, part, failed))
-        for n in failed:
-            backups[n].restore()
-        means = {name: np.mean([step[name] for step in losses], axis=0) for name in losses[0]}
+                steps.append(self._step(numbers, part))
+            names = list(steps[0])
+            figures = torch.stack([torch.stack(list(step.values())) for step in steps]).cpu()
+        failed = failures_of(figures[:, names.index("grad_norm")], numbers)
+        backup.restore(failed)
+        means = dict(zip(names, figures.mean(0).tolist(), strict=True))
+        del means["grad_norm"]
         outcomes: dict[int, Figures | Failure] = {**failed}
         for place, n in enumerate(numbers):
             if n not in failed:
-                its_means = {name: float(mean[place]) for name, mean in means.items()}
+                its_means = {name: mean[place] for name, mean in means.items()}
                 outcomes[n] = models[n].learned(turns[n], its_means)
         return outcomes
 
-    def _step(
-        self, numbers: list[int], part: Lesson, failed: dict[int, Failure]
-    ) -> dict[str, NDArray[np.float32]]:
-        """One gradient step of the models that have not failed; [N] losses by name.
+    def _lessons(self, turns: Mapping[int, Turns]) -> list[Lesson]:
+        """What each of these models has to learn; see `PPOModel.lesson_of`."""
+        models, config = self._models, self._models[0].config
+        discounts = {"gamma": config.gamma, "gae_lambda": config.gae_lambda}
+        older = [n for n in turns if turns[n].version != models[n].memory.version]
+        alike = len({turns[n].actions.shape for n in older}) == 1
+        if not alike:
+            return [models[n].lesson_of(turns[n]) for n in turns]
+        states = np.stack([turns[n].states for n in older])
+        with torch.inference_mode():
+            rows = rows_of(self._parameters, older)
+            seen = torch.from_numpy(states).flatten(1, 2).to(self._device)
+            outputs = _forward(rows, seen).cpu()
+        said = dict(zip(older, outputs, strict=True))
+        return [
+            its_turns.seen_anew(said[n], **discounts)
+            if n in said
+            else its_turns.lesson(**discounts)
+            for n, its_turns in turns.items()
+        ]
+
+    def _step(self, numbers: list[int], part: Lesson) -> dict[str, Tensor]:
+        """One gradient step; [N] losses and gradients' norms by name.
 
         part: a minibatch of each model, one behind the other.
         """
@@ -173,10 +199,8 @@ class PPOStack:
         losses = clipped_losses(said, together, **config.loss_settings)
         gradients = gradients_of(losses["loss"].sum(), rows)
         norms = clip_each(gradients, config.max_grad_norm)
-        failed |= failures_of(norms, numbers) | failed
-        if len(failed) < len(numbers):
-            self._optimizer.step(gradients, numbers, but=failed)
-        return {name: value.detach().cpu().numpy() for name, value in losses.items()}
+        self._optimizer.step(gradients, numbers)
+        return {**{name: value.detach() for name, value in losses.items()}, "grad_norm": norms}
 
 
 def _small_forward(

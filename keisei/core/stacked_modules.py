@@ -7,15 +7,14 @@ because small matrix products are mostly overhead.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import ceil, isfinite
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.optim.adam import adam
 
 from keisei.gridworld.stack import Failure
 
@@ -73,11 +72,16 @@ def gradients_of(loss: Tensor, parameters: Sequence[Tensor]) -> list[Tensor]:
 
 def rows_of(parameters: Sequence[Tensor], numbers: Sequence[int]) -> list[Tensor]:
     """The rows of some modules: as they are where they lie together, else copies."""
+    where = _place(numbers, parameters[0].device)
+    return [parameter.detach()[where] for parameter in parameters]
+
+
+def _place(numbers: Sequence[int], device: torch.device) -> slice | Tensor:
+    """Where the rows of these modules are: an index that gives views where they lie together."""
     first, count = numbers[0], len(numbers)
     if list(numbers) == list(range(first, first + count)):
-        return [parameter.detach()[first : first + count] for parameter in parameters]
-    chosen = torch.tensor(numbers, device=parameters[0].device)
-    return [parameter.detach().index_select(0, chosen) for parameter in parameters]
+        return slice(first, first + count)
+    return torch.tensor(numbers, device=device)
 
 
 def parts_of(numbers: Sequence[int], *, most: int, workers: int) -> list[Sequence[int]]:
@@ -100,70 +104,141 @@ def clip_each(gradients: Sequence[Tensor], max_norm: float) -> Tensor:
 
 
 def failures_of(norms: Tensor, numbers: Sequence[int]) -> dict[int, Failure]:
-    """The modules whose gradients have no finite norm, by their numbers; norms: [N]."""
-    return {
-        number: Failure(f"the norm of the gradient is {norm}", "")
-        for number, norm in zip(numbers, norms.tolist(), strict=True)
-        if not isfinite(norm)
-    }
+    """The modules whose gradients had no finite norm, by their numbers; norms: [steps, N]."""
+    failed: dict[int, Failure] = {}
+    for number, its_norms in zip(numbers, norms.T.tolist(), strict=True):
+        for norm in its_norms:
+            if not isfinite(norm):
+                failed.setdefault(number, Failure(f"the norm of the gradient is {norm}", ""))
+    return failed
 
 
 class StackedOptimizer:
-    """One step for the modules that are due, with the moments that each module's optimizer keeps.
+    """Adam's step for the modules that are due, with the moments that each one's optimizer keeps.
 
-    Threads may step different modules at the same time.
+    parameters: the common tensors of the modules. The moments are rows of common tensors too, and
+    what the optimizers keep are views of them. Threads may step different modules at the same time.
     """
 
     def __init__(
-        self, modules: Sequence[nn.Module], optimizers: Sequence[torch.optim.Adam]
+        self,
+        parameters: Sequence[Tensor],
+        modules: Sequence[nn.Module],
+        optimizers: Sequence[torch.optim.Adam],
     ) -> None:
         self._settings = optimizers[0].param_groups[0]
         self._optimizers = list(optimizers)
-        self._parameters = [list(module.parameters()) for module in modules]
+        self._modules = [list(module.parameters()) for module in modules]
+        self._common = [_Common.beside(parameter.detach()) for parameter in parameters]
+        self._slots = [
+            [common.slots(number) for common in self._common] for number in range(len(modules))
+        ]
 
-    def step(
-        self, gradients: Sequence[Tensor], numbers: Sequence[int], but: Container[int] = ()
-    ) -> None:
-        """Move the modules with these numbers by their rows of the gradients [N, ...].
-
-        Those in `but` stay as they are.
-        """
-        due = [(place, number) for place, number in enumerate(numbers) if number not in but]
-        slots = [slot for _, number in due for slot in self._slots(number)]
-        beta1, beta2 = self._settings["betas"]
+    def step(self, gradients: Sequence[Tensor], numbers: Sequence[int]) -> None:
+        """Move the modules with these numbers by their rows of the gradients [N, ...]."""
+        for number in numbers:
+            self._keep_here(number, even_without=True)
+        where = _place(numbers, gradients[0].device)
         with torch.no_grad():
-            adam(
-                [parameter.data for _, number in due for parameter in self._parameters[number]],
-                [gradient[place] for place, _ in due for gradient in gradients],
-                [slot["exp_avg"] for slot in slots],
-                [slot["exp_avg_sq"] for slot in slots],
-                [],
-                [slot["step"] for slot in slots],
-                fused=True,
-                amsgrad=False,
-                beta1=beta1,
-                beta2=beta2,
-                lr=self._settings["lr"],
-                weight_decay=0.0,
-                eps=self._settings["eps"],
-                maximize=False,
-            )
+            for common, gradient in zip(self._common, gradients, strict=True):
+                rows = _Common(*(tensor[where] for tensor in common))
+                rows.follow(gradient, self._settings)
+                if isinstance(where, Tensor):  # the rows are copies
+                    for tensor, row in zip(common, rows, strict=True):
+                        tensor[where] = row
 
-    def _slots(self, number: int) -> list[dict[str, Tensor]]:
-        """What a module's optimizer keeps of each parameter.
+    def backup(self, numbers: Sequence[int], others: Iterable[Tensor] = ()) -> StackBackup:
+        """These modules, their moments, and their rows of other tensors [N, ...] as they are."""
+        for number in numbers:
+            self._keep_here(number, even_without=False)
+        tensors = [tensor for common in self._common for tensor in common]
+        tensors += [other.detach() for other in others]
+        without = [n for n in numbers if not self._optimizers[n].state.get(self._modules[n][0])]
+        return StackBackup(tensors, numbers, {n: self._forget(n) for n in without})
 
-        Looked up at each step, as an optimizer that loads a state begins with others.
+    def _forget(self, number: int) -> Callable[[], None]:
+        def forget() -> None:
+            for parameter in self._modules[number]:
+                self._optimizers[number].state.pop(parameter, None)
+
+        return forget
+
+    def _keep_here(self, number: int, *, even_without: bool) -> None:
+        """See that what a module's optimizer keeps are views of the common tensors.
+
+        Looked at each time, as an optimizer that loads a state begins with others. Where nothing
+        is kept yet, that becomes the zeros that Adam begins with, `even_without` or not at all.
         """
         state = self._optimizers[number].state
-        for parameter in self._parameters[number]:
-            if not state.get(parameter):
-                state[parameter] = first_slots(parameter)
-        return [state[parameter] for parameter in self._parameters[number]]
+        for parameter, ours in zip(self._modules[number], self._slots[number], strict=True):
+            kept = state.get(parameter)
+            if kept is ours or not (kept or even_without):
+                continue
+            for name, tensor in ours.items():
+                tensor.copy_(kept[name]) if kept else tensor.zero_()
+            state[parameter] = ours
+
+
+class _Common(NamedTuple):
+    """One parameter of N modules and what Adam keeps of it, [N, ...] each."""
+
+    parameter: Tensor
+    step: Tensor
+    exp_avg: Tensor
+    exp_avg_sq: Tensor
+
+    @classmethod
+    def beside(cls, parameter: Tensor) -> _Common:
+        """What there is before the first step."""
+        steps = torch.zeros(len(parameter), device=parameter.device)
+        return cls(parameter, steps, torch.zeros_like(parameter), torch.zeros_like(parameter))
+
+    def slots(self, number: int) -> dict[str, Tensor]:
+        """What the optimizer of one module keeps, in torch's names."""
+        kept = {"step": self.step, "exp_avg": self.exp_avg, "exp_avg_sq": self.exp_avg_sq}
+        return {name: tensor[number] for name, tensor in kept.items()}
+
+    def follow(self, gradient: Tensor, settings: dict[str, Any]) -> None:
+        """Adam's step (Kingma and Ba, 2015), in place."""
+        beta1, beta2 = settings["betas"]
+        self.step.add_(1)
+        self.exp_avg.lerp_(gradient, 1 - beta1)
+        self.exp_avg_sq.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        taken = self.step.double().view(-1, *(1,) * (gradient.dim() - 1))
+        of_mean, of_square = (1 - beta**taken for beta in (beta1, beta2))
+        divisor = self.exp_avg_sq.sqrt().div_(of_square.sqrt().float()).add_(settings["eps"])
+        self.parameter.addcmul_(self.exp_avg / divisor, (-settings["lr"] / of_mean).float())
+
+
+class StackBackup:
+    """Some rows of common tensors as they were, to go back to.
+
+    undo: what else has to be done for a module that goes back, by its number.
+    """
+
+    def __init__(
+        self,
+        tensors: Sequence[Tensor],
+        numbers: Sequence[int],
+        undo: Mapping[int, Callable[[], None]],
+    ) -> None:
+        self._tensors, self._numbers, self._undo = list(tensors), list(numbers), undo
+        where = _place(numbers, tensors[0].device)
+        self._copies = [tensor[where].clone() for tensor in tensors]
+
+    def restore(self, numbers: Iterable[int] | None = None) -> None:
+        """Have these modules, or all, go back."""
+        back = self._numbers if numbers is None else list(numbers)
+        for number in back:
+            row = self._numbers.index(number)
+            for tensor, copy in zip(self._tensors, self._copies, strict=True):
+                tensor[number] = copy[row]
+            self._undo.get(number, lambda: None)()
 
 
 @contextmanager
 def undone_by_errors(
-    backups: Iterable[RowBackup], generators: Iterable[torch.Generator]
+    backups: Iterable[RowBackup | StackBackup], generators: Iterable[torch.Generator]
 ) -> Iterator[None]:
     """Go back to the backups, and to where the generators are now, where an exception leaves it."""
     before = [(generator, generator.get_state()) for generator in generators]
@@ -175,15 +250,6 @@ def undone_by_errors(
         for generator, state in before:
             generator.set_state(state)
         raise
-
-
-def first_slots(parameter: nn.Parameter) -> dict[str, Tensor]:
-    """What Adam keeps of a parameter before its first step."""
-    return {
-        "step": torch.zeros((), device=parameter.device),
-        "exp_avg": torch.zeros_like(parameter),
-        "exp_avg_sq": torch.zeros_like(parameter),
-    }
 
 
 class RowBackup:
