@@ -88,21 +88,29 @@ class Turns:
         self, network: nn.Module, device: torch.device, *, gamma: float, gae_lambda: float
     ) -> Lesson:
         """The same, as newer weights than those that played see it."""
-        said = _said(network, device, self.states)
-        return self.seen_anew(said, gamma=gamma, gae_lambda=gae_lambda)
+        parts = torch.split(torch.from_numpy(self.states).flatten(0, 1), _ROWS_AT_ONCE)
+        with torch.no_grad():
+            outputs = torch.cat([network(part.to(device)).cpu() for part in parts])
+        said = said_of(outputs, torch.from_numpy(self.actions).flatten())
+        shape = self.actions.shape
+        log_probs, values = (answers.view(shape).numpy() for answers in said)
+        return self.seen_anew(log_probs, values, gamma=gamma, gae_lambda=gae_lambda)
 
-    def seen_anew(self, outputs: Tensor, *, gamma: float, gae_lambda: float) -> Lesson:
-        """The same, given what newer weights say of the states, [T * B, A + 1].
+    def seen_anew(
+        self,
+        log_probs: NDArray[np.float32],
+        values: NDArray[np.float32],
+        *,
+        gamma: float,
+        gae_lambda: float,
+    ) -> Lesson:
+        """The same, given what newer weights say of the actions and the states, [T, B] each.
 
         Values and log-probabilities are those that the network says now, so that a step is clipped
         by how far it goes from here (Hilton et al., Batch size-invariance for policy optimization,
         2022). A turn whose action has become less probable counts less, by the ratio of both
         probabilities; one that has become more probable counts no more.
         """
-        taken = torch.from_numpy(self.actions).flatten().unsqueeze(1)
-        of_taken = torch.log_softmax(outputs[:, :-1], dim=1).gather(1, taken)
-        log_probs = of_taken.view(self.actions.shape).numpy()
-        values = outputs[:, -1].reshape(self.actions.shape).numpy()
         ratios = np.minimum(np.exp(log_probs - self.log_probs), np.float32(1))
         newest = replace(self, log_probs=log_probs, values=values)
         lesson = newest.lesson(gamma=gamma, gae_lambda=gae_lambda)
@@ -123,11 +131,10 @@ def _normalized(advantages: NDArray[np.float32], trains: NDArray[np.bool_]) -> N
     return normalized
 
 
-@torch.no_grad()
-def _said(network: nn.Module, device: torch.device, states: NDArray[np.float32]) -> Tensor:
-    """[T * B, A + 1] what the network as it is says of states [T, B, ...]."""
-    parts = torch.split(torch.from_numpy(states).flatten(0, 1), _ROWS_AT_ONCE)
-    return torch.cat([network(part.to(device)).cpu() for part in parts])
+def said_of(outputs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+    """[...] log-probabilities of actions [...] and values, by what networks say, [..., A + 1]."""
+    log_probs = torch.log_softmax(outputs[..., :-1], dim=-1)
+    return log_probs.gather(-1, actions.unsqueeze(-1)).squeeze(-1), outputs[..., -1].contiguous()
 
 
 def clipped_losses(

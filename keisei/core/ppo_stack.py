@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from keisei.core.joint_rollouts import JointRollouts
-from keisei.core.ppo_lessons import Lesson, Turns, clipped_losses
+from keisei.core.ppo_lessons import Lesson, Turns, clipped_losses, said_of
 from keisei.core.ppo_model import PPOModel, choices_of
 from keisei.core.stacked_modules import (
     NonFiniteGradientError,
@@ -143,9 +143,7 @@ class PPOStack:
         compute has the same shapes, and the same bits, as without the failure.
         """
         models, numbers = self._models, list(turns)
-        lessons = self._lessons(turns)
-        flat = Lesson(*(torch.cat(column) for column in zip(*lessons, strict=True)))
-        flat, first = flat.to(self._device), length * torch.arange(len(numbers)).unsqueeze(1)
+        flat, first = self._lesson_of_all(turns), length * torch.arange(len(numbers)).unsqueeze(1)
         backup = self._optimizer.backup(numbers)
         with undone_by_errors([backup], [models[n].generator for n in numbers]):
             steps = []
@@ -165,26 +163,50 @@ class PPOStack:
                 outcomes[n] = models[n].learned(turns[n], its_means)
         return outcomes
 
-    def _lessons(self, turns: Mapping[int, Turns]) -> list[Lesson]:
-        """What each of these models has to learn; see `PPOModel.lesson_of`."""
-        models, config = self._models, self._models[0].config
-        discounts = {"gamma": config.gamma, "gae_lambda": config.gae_lambda}
-        older = [n for n in turns if turns[n].version != models[n].memory.version]
-        alike = len({turns[n].actions.shape for n in older}) == 1
-        if not alike:
-            return [models[n].lesson_of(turns[n]) for n in turns]
-        states = np.stack([turns[n].states for n in older])
-        with torch.inference_mode():
-            rows = rows_of(self._parameters, older)
-            seen = torch.from_numpy(states).flatten(1, 2).to(self._device)
-            outputs = _forward(rows, seen).cpu()
-        said = dict(zip(older, outputs, strict=True))
-        return [
-            its_turns.seen_anew(said[n], **discounts)
+    def _lesson_of_all(self, turns: Mapping[int, Turns]) -> Lesson:
+        """What these models have to learn, one behind the other; see `PPOModel.lesson_of`.
+
+        Where all have played alike, their states go to the device once and are looked at there.
+        """
+        models, numbers = self._models, list(turns)
+        shapes = {its_turns.actions.shape for its_turns in turns.values()}
+        if len(shapes) > 1 or not all(its_turns.trains.all() for its_turns in turns.values()):
+            lessons = [models[n].lesson_of(turns[n]) for n in numbers]
+            return Lesson(*map(torch.cat, zip(*lessons, strict=True))).to(self._device)
+        states = np.stack([its_turns.states for its_turns in turns.values()])
+        seen = torch.from_numpy(states).flatten(1, 2).to(self._device)
+        older = [
+            place for place, n in enumerate(numbers) if turns[n].version != models[n].memory.version
+        ]
+        said = self._said_now(
+            {numbers[place]: turns[numbers[place]] for place in older},
+            seen if len(older) == len(numbers) else seen[older],
+        )
+        gamma, gae_lambda = models[0].config.gamma, models[0].config.gae_lambda
+        lessons = [
+            its_turns.seen_anew(*said[n], gamma=gamma, gae_lambda=gae_lambda)
             if n in said
-            else its_turns.lesson(**discounts)
+            else its_turns.lesson(gamma=gamma, gae_lambda=gae_lambda)
             for n, its_turns in turns.items()
         ]
+        _, *columns = map(torch.cat, zip(*lessons, strict=True))
+        return Lesson(seen.flatten(0, 1), *(column.to(self._device) for column in columns))
+
+    @torch.inference_mode()
+    def _said_now(
+        self, turns: Mapping[int, Turns], states: Tensor
+    ) -> dict[int, tuple[NDArray[np.float32], NDArray[np.float32]]]:
+        """[T, B] log-probabilities and values by these models' weights of now.
+
+        states: [N, T * B, inputs] of these turns, on the device.
+        """
+        if not turns:
+            return {}
+        actions = np.stack([its_turns.actions for its_turns in turns.values()])
+        outputs = _forward(rows_of(self._parameters, list(turns)), states)
+        said = said_of(outputs, torch.from_numpy(actions).flatten(1).to(self._device))
+        log_probs, values = (answers.cpu().numpy().reshape(actions.shape) for answers in said)
+        return dict(zip(turns, zip(log_probs, values, strict=True), strict=True))
 
     def _step(self, numbers: list[int], part: Lesson) -> dict[str, Tensor]:
         """One gradient step; [N] losses and gradients' norms by name.
