@@ -117,7 +117,7 @@ def test_a_wrong_parallel_setting_gets_the_same_sentence_from_a_file_and_an_over
         (
             "training.qqq=3",
             "training.qqq is not a setting; known are training.parallel, training.total_steps, "
-            "training.rollout_length, training.threads, training.compile, "
+            "training.rollout_length, training.threads, training.compile, training.cuda_graphs, "
             "training.mixed_precision, training.collector",
         ),
         (
