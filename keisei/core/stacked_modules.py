@@ -105,11 +105,11 @@ def clip_each(gradients: Sequence[Tensor], max_norm: float) -> Tensor:
 
 def failures_of(norms: Tensor, numbers: Sequence[int]) -> dict[int, Failure]:
     """The modules whose gradients had no finite norm, by their numbers; norms: [steps, N]."""
-    failed: dict[int, Failure] = {}
+    failed = {}
     for number, its_norms in zip(numbers, norms.T.tolist(), strict=True):
-        for norm in its_norms:
-            if not isfinite(norm):
-                failed.setdefault(number, Failure(f"the norm of the gradient is {norm}", ""))
+        wrong = [norm for norm in its_norms if not isfinite(norm)]
+        if wrong:
+            failed[number] = Failure(f"the norm of the gradient is {wrong[0]}", "")
     return failed
 
 
@@ -175,7 +175,10 @@ class StackedOptimizer:
             if kept is ours or not (kept or even_without):
                 continue
             for name, tensor in ours.items():
-                tensor.copy_(kept[name]) if kept else tensor.zero_()
+                if kept:
+                    tensor.copy_(kept[name])
+                else:
+                    tensor.zero_()
             state[parameter] = ours
 
 
