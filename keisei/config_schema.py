@@ -72,7 +72,10 @@ class PPOConfig(Section):
 
     learning_rate: float = Field(1e-3, gt=0, le=1, description="Learning rate at the start.")
     final_learning_rate: float = Field(1e-4, ge=0, le=1, description="Learning rate at the end.")
-    weight_decay: float = Field(1e-4, ge=0, le=1, description="Weight decay of AdamW.")
+    optimizer: Literal["adamw", "muon"] = Field(
+        "adamw", description="What follows the gradients; muon: the tower's by `core/muon.py`."
+    )
+    weight_decay: float = Field(1e-4, ge=0, le=1, description="Weight decay of the optimizer.")
     epochs: int = Field(1, ge=1, le=100, description="Passes over each rollout.")
     minibatch: int = Field(1024, ge=1, description="Steps in one gradient step.")
     clip: float = Field(0.2, gt=0, lt=1, description="PPO's bound on the change of a probability.")

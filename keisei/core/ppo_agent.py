@@ -20,6 +20,7 @@ from keisei.core.half_copy import HalfCopy
 from keisei.core.legal_policy import choose_moves, played_moves
 from keisei.core.legal_pool import padded_width
 from keisei.core.minibatch import Lesson, Minibatch, lesson_of, minibatch_of, own_steps
+from keisei.core.muon import Muon
 from keisei.core.ppo_loss import ppo_losses
 from keisei.core.res_tower import model_factory
 
@@ -101,12 +102,10 @@ class PPOAgent:
     @cached_property
     def optimizer(self) -> torch.optim.AdamW:
         """Made when something learns: torch takes a second to import what it needs for it."""
-        return torch.optim.AdamW(
-            self.model.parameters(),
-            lr=self.config.learning_rate,
-            weight_decay=self.config.weight_decay,
-            fused=True,
-        )
+        settings = {"lr": self.config.learning_rate, "weight_decay": self.config.weight_decay}
+        if self.config.optimizer == "adamw":
+            return torch.optim.AdamW(self.model.parameters(), **settings, fused=True)
+        return Muon(self.model.parameters(), self.model.matrices(), **settings)
 
     def copy_for_playing(self) -> PPOAgent:
         """An agent of the same kind with its own weights, to be loaded with others."""
@@ -136,7 +135,8 @@ class PPOAgent:
         self.model.load_state_dict(model)
         optimizer = self.optimizer.state_dict()
         optimizer["state"] = {}
-        parameters = list(self.model.parameters())
+        groups = self.optimizer.param_groups
+        parameters = [parameter for group in groups for parameter in group["params"]]
         for key, value in tensors.items():
             if key.startswith("optimizer."):
                 _, number, name = key.split(".")
