@@ -251,7 +251,7 @@ class TrainingConfig(Section):
     threads: int = Field(0, ge=0, le=1024, description="CPU threads; 0: as many as there are.")
     compile: bool = Field(True, description="Compile the network with torch.compile on a GPU.")
     cuda_graphs: bool = Field(
-        False, description="Record what a GPU does for each batch, and start it as a whole."
+        True, description="Record what a GPU does for each batch, and start it as a whole."
     )
     mixed_precision: bool = Field(
         True, description="bfloat16 arithmetic where the GPU or CPU has it."

@@ -75,6 +75,8 @@ class TrainingSession:
         before, config = folder.load_config([]), folder.load_config(overrides)
         if (config.model, config.games) != (before.model, before.games):
             raise ValueError("a resumed run keeps its model and games settings; start a new one")
+        if config.ppo.optimizer != before.ppo.optimizer:
+            raise ValueError("a resumed run keeps its ppo.optimizer; start a new one")
         _check_opponents(config)
         checkpoint, damaged = folder.checkpoints(config.checkpoints.keep).newest()
         trainer = Trainer(config, folder.path, **asdict(switches))

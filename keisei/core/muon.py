@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 _MOMENTUM = 0.95
 _STEP_SIZE = 0.2
@@ -22,7 +23,7 @@ _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """Of the polynomial that moves all singular values towards 1, soonest from small ones."""
 
 
-class Muon(torch.optim.AdamW):
+class Muon(torch.optim.Optimizer):
     """For those of `parameters` that are `matrices`, [outputs, inputs, ...]; AdamW for others."""
 
     def __init__(
@@ -33,22 +34,33 @@ class Muon(torch.optim.AdamW):
         lr: float,
         weight_decay: float,
     ) -> None:
+        settings: dict[str, Any] = {"lr": lr, "weight_decay": weight_decay}
         apart = {id(matrix) for matrix in matrices}
         others = [parameter for parameter in parameters if id(parameter) not in apart]
-        groups = [{"params": others}, {"params": list(matrices)}]
-        super().__init__(groups, lr=lr, weight_decay=weight_decay, fused=True)
+        self._adamw = torch.optim.AdamW(others, **settings, fused=True)
+        groups = [*self._adamw.param_groups, {"params": list(matrices)}]
+        super().__init__(groups, settings)
+        self._share()
+
+    def _share(self) -> None:
+        """What AdamW keeps is kept here."""
+        self._adamw.state, self._adamw.param_groups = self.state, self.param_groups[:1]
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """As `load_state_dict` asks for."""
+        super().__setstate__(state)
+        self._share()
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Follow the gradients; those of matrices are None behind it."""
+    def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
+        """Follow the gradients of all parameters."""
+        assert closure is None
+        self._adamw.step()
         group = self.param_groups[1]
         matrices: list[Tensor] = group["params"]
-        directions = self._directions(matrices)
+        steps = _orthogonal_steps(self._directions(matrices))
         torch._foreach_mul_(matrices, 1 - group["lr"] * group["weight_decay"])
-        torch._foreach_add_(matrices, _orthogonal_steps(directions), alpha=-group["lr"])
-        for matrix in matrices:
-            matrix.grad = None  # AdamW leaves what has none as it is
-        return super().step(closure)
+        torch._foreach_add_(matrices, steps, alpha=-group["lr"])
 
     def _directions(self, matrices: list[Tensor]) -> list[Tensor]:
         """Where Nesterov's momentum goes."""
@@ -66,32 +78,52 @@ class Muon(torch.optim.AdamW):
 
 
 def _orthogonal_steps(directions: list[Tensor]) -> list[Tensor]:
-    """The step for each direction, for a learning rate of 1; those of one shape at once."""
-    steps = list(directions)
+    """The step for each direction, for a learning rate of 1."""
     by_shape: dict[torch.Size, list[int]] = {}
     for number, direction in enumerate(directions):
         by_shape.setdefault(direction.shape, []).append(number)
-    for shape, numbers in by_shape.items():
-        # The inputs come last in memory (`model_factory`): so nothing is copied twice.
-        inputs_last = [directions[number].movedim(1, -1) for number in numbers]
-        stacked = torch.stack([direction.flatten(1) for direction in inputs_last])
-        scaled = orthogonalised(stacked).mul_(_STEP_SIZE * max(stacked.shape[1:]) ** 0.5)
-        for number, step in zip(numbers, scaled.view(-1, *inputs_last[0].shape), strict=True):
-            steps[number] = step.movedim(-1, 1)
-        assert steps[numbers[0]].shape == shape
+    alike = [torch.stack([_matrix(directions[n]) for n in by_shape[shape]]) for shape in by_shape]
+    steps = list(directions)
+    for (shape, numbers), turned in zip(by_shape.items(), orthogonalised(alike), strict=True):
+        scaled = turned * (_STEP_SIZE * max(turned.shape[1:]) ** 0.5)
+        outputs, inputs, *kernel = shape
+        for number, step in zip(numbers, scaled, strict=True):
+            steps[number] = step.view(outputs, *kernel, inputs).movedim(-1, 1)
     return steps
 
 
-def orthogonalised(matrices: Tensor) -> Tensor:
-    """[M, R, C] float32: as `matrices`, with all singular values between about 0.7 and 1.2."""
-    arithmetic = torch.bfloat16 if matrices.is_cuda else torch.float32
-    tall = matrices.shape[1] > matrices.shape[2]
-    x = matrices.mT if tall else matrices
-    x = (x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)).to(arithmetic)
+def _matrix(weight: Tensor) -> Tensor:
+    """[outputs, ...] of a weight [outputs, inputs, ...].
+
+    Inputs last, as convolutions lie in memory (`model_factory`): the order of columns is the same
+    to orthogonality, and nothing is copied.
+    """
+    return weight.movedim(1, -1).flatten(1)
+
+
+def orthogonalised(alike: list[Tensor]) -> list[Tensor]:
+    """Each [M, R, C] float32 with all singular values that are not 0 between about 0.7 and 1.2.
+
+    Zeros around a matrix stay zeros, so all are computed as one batch: the products are so small
+    that a GPU takes as long for one matrix as for all.
+    """
+    wide = [m if m.shape[1] <= m.shape[2] else m.mT for m in alike]
+    rows, columns = (max(m.shape[axis] for m in wide) for axis in (1, 2))
+    x = torch.cat([pad(_scaled(m), (0, columns - m.shape[2], 0, rows - m.shape[1])) for m in wide])
     linear, cubic, quintic = _COEFFICIENTS
     for _ in range(_ITERATIONS):
         square = x @ x.mT
-        x = torch.baddbmm(
-            x, torch.baddbmm(square, square, square, beta=cubic, alpha=quintic), x, beta=linear
-        )
-    return (x.mT if tall else x).float().contiguous()
+        polynomial = torch.baddbmm(square, square, square, beta=cubic, alpha=quintic)
+        x = torch.baddbmm(x, polynomial, x, beta=linear)
+    parts = torch.split(x, [len(m) for m in wide])
+    turned = [part[:, : m.shape[1], : m.shape[2]] for part, m in zip(parts, wide, strict=True)]
+    return [
+        (part if part.shape == m.shape else part.mT).float().contiguous()
+        for part, m in zip(turned, alike, strict=True)
+    ]
+
+
+def _scaled(matrices: Tensor) -> Tensor:
+    """With singular values up to 1, in the type that is fast there."""
+    scaled: Tensor = matrices / matrices.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
+    return scaled.bfloat16() if matrices.is_cuda else scaled

@@ -100,9 +100,12 @@ class PPOAgent:
         self.version = 0
 
     @cached_property
-    def optimizer(self) -> torch.optim.AdamW:
+    def optimizer(self) -> torch.optim.Optimizer:
         """Made when something learns: torch takes a second to import what it needs for it."""
-        settings = {"lr": self.config.learning_rate, "weight_decay": self.config.weight_decay}
+        settings: dict[str, Any] = {
+            "lr": self.config.learning_rate,
+            "weight_decay": self.config.weight_decay,
+        }
         if self.config.optimizer == "adamw":
             return torch.optim.AdamW(self.model.parameters(), **settings, fused=True)
         return Muon(self.model.parameters(), self.model.matrices(), **settings)

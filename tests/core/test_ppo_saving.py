@@ -13,9 +13,11 @@ class TestState:
         tensors, state = agent.state()
         return {name: tensor.clone() for name, tensor in tensors.items()}, dict(state)
 
+    @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
     @pytest.mark.parametrize("mixed_precision", [False, True])
-    def test_a_loaded_agent_continues_exactly(self, mixed_precision):
+    def test_a_loaded_agent_continues_exactly(self, mixed_precision, optimizer):
         settings = {"epochs": 2, "minibatch": 4, "learning_rate": 0.01, "target_kl": 10.0}
+        settings["optimizer"] = optimizer
         one = small_agent(seed=1, mixed_precision=mixed_precision, **settings)
         rollouts = [rollout(one, seed=seed) for seed in (1, 2, 3)]
         one.update(rollouts[0], 0.0)

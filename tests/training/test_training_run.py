@@ -105,6 +105,12 @@ def test_a_resumed_run_keeps_its_model_and_its_games(trained, setting):
     assert (run / "config.yaml").read_bytes() == before
 
 
+def test_a_resumed_run_keeps_its_optimizer(trained):
+    _, run = trained
+    with pytest.raises(ValueError, match=r"keeps its ppo\.optimizer; start a new one"):
+        TrainingSession.resume(run, ["ppo.optimizer=muon"])
+
+
 def test_a_killed_run_resumes_to_the_same_end(trained, tmp_path):
     with training(tmp_path, until=10) as (process, run):
         process.kill()
