@@ -7,7 +7,6 @@ depends on the data, so that a GPU always has the next thing to do.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -23,7 +22,6 @@ from keisei.core.masked_policy import (
 from keisei.core.packed_masks import MASK_BYTES
 from keisei.core.ppo_agent import PPOAgent
 from keisei.core.ppo_loss import ppo_losses
-from keisei.core.recorded_call import RecordedCall
 
 
 class PlayedPlanes(NamedTuple):
@@ -44,15 +42,10 @@ class DeviceSteps(NamedTuple):
 
 
 class DevicePolicy:
-    """Playing and learning by the network of `agent`, whose weights it shares.
-
-    Where the agent records, what chooses moves is recorded for each number of positions and
-    temperature.
-    """
+    """Playing and learning by the network of `agent`, whose weights it shares."""
 
     def __init__(self, agent: PPOAgent) -> None:
         self._agent = agent
-        self._recorded: dict[tuple[int, float], RecordedCall[PlayedPlanes]] = {}
         self._plane_words = PLANE_WORDS.to(agent.device)
         self._choose = self._compiled(self._choose_plainly)
         self._losses = self._compiled(self._losses_plainly)
@@ -67,21 +60,7 @@ class DevicePolicy:
     def choose(
         self, positions: Tensor, masks: Tensor, words: Tensor, temperature: float
     ) -> PlayedPlanes:
-        """Sample a move for each of B positions by words [B]; see `gumbel_noise`.
-
-        What a recording answers is overwritten by its next call.
-        """
-        if not self._agent.records:
-            return self._choose_here(positions, masks, words, temperature)
-        key = len(positions), temperature
-        if key not in self._recorded:
-            work = partial(self._choose_here, temperature=temperature)
-            self._recorded[key] = RecordedCall(work, positions, masks, words)
-        return self._recorded[key](positions, masks, words)
-
-    def _choose_here(
-        self, positions: Tensor, masks: Tensor, words: Tensor, temperature: float
-    ) -> PlayedPlanes:
+        """Sample a move for each of B positions by words [B]; see `gumbel_noise`."""
         with self._agent.autocast():
             return PlayedPlanes(
                 *self._choose(positions, masks, words, self._plane_words, temperature)

@@ -77,10 +77,14 @@ class DeviceUpdate:
         config = self._agent.config
         size = min(config.minibatch, len(own))
         parts = -(-len(own) // size)
-        for _ in range(config.epochs):
-            order = own[torch.randperm(len(own), generator=self._agent.generator).numpy()]
-            filled = torch.from_numpy(np.resize(order, parts * size)).to(self._agent.device)
-            yield from filled.view(parts, size)
+        orders = [
+            np.resize(
+                own[torch.randperm(len(own), generator=self._agent.generator).numpy()], parts * size
+            )
+            for _ in range(config.epochs)
+        ]
+        # All at once: a copy waits until the device has done everything before it.
+        yield from torch.from_numpy(np.stack(orders)).to(self._agent.device).view(-1, size)
 
     def _take_step(self, chosen: Tensor) -> Tensor:
         """Follow the gradient of the steps chosen [N]; the `_FIGURES` before it."""

@@ -20,8 +20,9 @@ def test_a_recording_reads_its_arguments_and_everything_else_anew():
     assert call(torch.arange(3.0, device="cuda")).tolist() == [0, 5, 10]
 
 
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 @pytest.mark.parametrize("compiled", ["true", "false"])
-def test_a_run_with_recordings_learns_the_same(compiled):
+def test_a_run_with_recordings_learns_the_same(compiled, optimizer):
     weights = []
     for recorded in ("false", "true"):
         trainer = Trainer(
@@ -30,6 +31,7 @@ def test_a_run_with_recordings_learns_the_same(compiled):
                     "shogi-gpu",
                     "model.depth=2",
                     "model.width=32",
+                    f"ppo.optimizer={optimizer}",
                     "games.count=64",
                     "games.opponent_interval=1",
                     "ppo.minibatch=256",

@@ -8,6 +8,7 @@ the device.
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from keisei.core.device_policy import DevicePolicy
 from keisei.core.device_rollout import DeviceRollout
 from keisei.core.packed_masks import MASK_BYTES, actions_of_planes, pack_masks
 from keisei.core.ppo_agent import PPOAgent
+from keisei.core.recorded_call import RecordedCall
 from keisei.shogi.batch import POSITION_BYTES
 from keisei.shogi.judging import Reason
 from keisei.training.opponent_pool import OpponentPool
@@ -73,7 +75,7 @@ class DeviceCollector(PlaysHere):
         for group in groups:
             past = None if pool is None else pool.opponent
             play = SelfPlay(config, agent, past, group, threads=threads)
-            self._groups.append(_DeviceGroup(play, policy, opponent, agent.device, column))
+            self._groups.append(_DeviceGroup(play, agent, policy, opponent, column))
             column += group.games
         self._bootstrap = config.ppo.cut_games == "bootstrap"
 
@@ -108,54 +110,73 @@ class DeviceCollector(PlaysHere):
 
 
 class _DeviceGroup:
-    """One group of games and its question to the device, one at a time."""
+    """A group of games and its question to the device, one at a time.
+
+    Where the agent records, all that the device does for a question is recorded.
+    """
 
     def __init__(
         self,
         self_play: SelfPlay,
+        agent: PPOAgent,
         policy: DevicePolicy,
         opponent: DevicePolicy | None,
-        device: torch.device,
         column: int,
     ) -> None:
         self.self_play = self_play
         self._policy, self._opponent = policy, opponent
         self._opponent_rows = int(self_play.against_opponent.sum())
-        self._device = device
+        self._device, self._records = agent.device, agent.records
+        self._recorded: RecordedCall[None] | None = None
         games = self_play.games.num_games
         self._columns = slice(column, column + games)
-        self._positions = _pinned((games, POSITION_BYTES), torch.int8, device)
-        self._masks = _pinned((games, MASK_BYTES), torch.uint8, device)
-        self._words = _pinned((games,), torch.int64, device)
-        self._learners = _pinned((games,), torch.bool, device)
-        self._planes = _pinned((games,), torch.int64, device)
-        self._answered = _event(device)
+        self._step = _pinned((1,), torch.int64, agent.device)
+        self._positions = _pinned((games, POSITION_BYTES), torch.int8, agent.device)
+        self._masks = _pinned((games, MASK_BYTES), torch.uint8, agent.device)
+        self._words = _pinned((games,), torch.int64, agent.device)
+        self._learners = _pinned((games,), torch.bool, agent.device)
+        self._planes = _pinned((games,), torch.int64, agent.device)
+        self._answered = _event(agent.device)
 
     def ask(self, rollout: DeviceRollout, step: int) -> None:
-        """Have the device choose a move for every game; what it sees and says is stored there."""
+        """Have the device choose a move for every game; what it sees and says is stored there.
+
+        rollout: always the same one.
+        """
         games = self.self_play.games
+        self._step[0] = step
         self._positions.numpy()[:] = games.positions
         pack_masks(games.legal, games.legal_counts, self._masks.numpy())
         self._words.numpy()[:] = games.random_fractions() * 2.0**32
         self._learners.numpy()[:] = self.self_play.learners_turns()
-        positions, masks = (
-            rollout.positions[step, self._columns],
-            rollout.masks[step, self._columns],
+        if not self._records:
+            self._answer(rollout)
+        elif self._recorded is None:
+            self._recorded = RecordedCall(partial(self._answer, rollout))
+        if self._recorded is not None:
+            self._recorded()
+        if self._answered is not None:
+            self._answered.record()
+
+    def _answer(self, rollout: DeviceRollout) -> None:
+        """All that the device does: where it reads and writes never changes."""
+        step, positions, masks, words = (
+            tensor.to(self._device, non_blocking=True)
+            for tensor in (self._step, self._positions, self._masks, self._words)
         )
-        positions.copy_(self._positions, non_blocking=True)
-        masks.copy_(self._masks, non_blocking=True)
-        words = self._words.to(self._device, non_blocking=True)
-        temperature = self.self_play.temperature
-        choice = self._policy.choose(positions, masks, words, temperature)
+        choice = self._policy.choose(positions, masks, words, self.self_play.temperature)
         planes = choice.planes
         if self._opponent is not None and self._opponent_rows:
             planes = self._with_opponents(planes, positions, masks, words)
-        rollout.planes[step, self._columns] = planes.to(torch.int16)
-        rollout.log_probs[step, self._columns] = choice.log_probs
-        rollout.values[step, self._columns] = choice.values
+        for steps, said in (
+            (rollout.positions, positions),
+            (rollout.masks, masks),
+            (rollout.planes, planes.to(torch.int16)),
+            (rollout.log_probs, choice.log_probs),
+            (rollout.values, choice.values),
+        ):
+            steps[:, self._columns].index_copy_(0, step, said.unsqueeze(0))
         self._planes.copy_(planes, non_blocking=True)
-        if self._answered is not None:
-            self._answered.record()
 
     def _with_opponents(
         self, planes: Tensor, positions: Tensor, masks: Tensor, words: Tensor
