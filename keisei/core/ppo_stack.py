@@ -26,7 +26,7 @@ from keisei.core.stacked_modules import (
     undone_by_errors,
 )
 from keisei.gridworld.joint_turn import Turn
-from keisei.gridworld.model import States
+from keisei.gridworld.model import AllStates, States
 from keisei.gridworld.stack import Failure, Figures
 
 MOST_TOGETHER = 8
@@ -54,6 +54,7 @@ class PPOStack:
         """[N, 1, outputs] and [N, inputs, outputs] of each layer, views of the same weights: made
         once, as torch takes 1 µs to make one."""
         self._arrays = [] if self._together else [(b.numpy(), w.numpy()) for b, w in self._layers]
+        self._generators = [model.generator for model in models]
         self._drawn, self._drawn_rows = torch.empty(0, 0), list[Tensor]()
         self._memories = JointRollouts([model.memory for model in models])
 
@@ -67,12 +68,19 @@ class PPOStack:
     def take_actions(self, states: Mapping[int, States]) -> dict[int, NDArray[np.int64]]:
         """What `take_action` of each of these models would give: one forward pass for all."""
         numbers = list(states)
-        seen = np.concatenate([self._models[n].memory.current_state(states[n]) for n in numbers])
-        seen = seen.reshape(len(numbers), -1, seen.shape[1])
+        seen = np.stack([self._models[n].memory.current_state(states[n]) for n in numbers])
+        return dict(zip(numbers, self._chosen(numbers, seen), strict=True))
+
+    def take_all_actions(self, states: AllStates) -> NDArray[np.int64]:
+        """[N, B] the same of all models."""
+        return self._chosen(self._all, self._memories.current_states(states))
+
+    def _chosen(self, numbers: list[int], seen: NDArray[np.float32]) -> NDArray[np.int64]:
+        """[N, B] what these models choose, given [N, B, inputs]; their memories are told of it."""
         outputs = self._answers(numbers, seen)
         actions, log_probs = choices_of(outputs, self._fractions(numbers, outputs.shape[1]))
         self._memories.expect(numbers, (seen, log_probs, outputs[..., -1]))
-        return dict(zip(numbers, actions, strict=True))
+        return actions
 
     def _fractions(self, numbers: list[int], copies: int) -> NDArray[np.float32]:
         """[N, B] random numbers of these models, each from its own generator."""
@@ -80,7 +88,7 @@ class PPOStack:
             self._drawn = torch.empty(len(numbers), copies)
             self._drawn_rows = list(self._drawn)
         for n, row in zip(numbers, self._drawn_rows, strict=True):
-            torch.rand(copies, generator=self._models[n].generator, out=row)
+            row.uniform_(generator=self._generators[n])  # what `torch.rand` does, in 0.7 times
         return self._drawn.numpy()
 
     def _answers(self, numbers: list[int], states: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -17,7 +17,7 @@ from keisei.gridworld.agent_places import AgentPlaces
 from keisei.gridworld.cells import Cells
 from keisei.gridworld.errors import WorldError
 from keisei.gridworld.game import EpochResult, Game
-from keisei.gridworld.model import Model, ModelMaker, States
+from keisei.gridworld.model import AllActions, AllStates, Model, ModelMaker, States
 from keisei.gridworld.world import World
 
 Observe = Literal["in_turn", "together"]
@@ -146,11 +146,11 @@ class Environment(Game):
         for kind in self._changing:
             kind.transition(self.world, self.world.cells(kind))
 
-    def look(self) -> Sequence[States]:
+    def look(self) -> AllStates:
         """What each agent observes now."""
         return [agent.pov(self.world) for agent in self.agents]
 
-    def decide(self, states: Sequence[States]) -> Sequence[NDArray[np.int64]]:
+    def decide(self, states: AllStates) -> AllActions:
         """What each agent wants to do, given what it observed; one that is done is not asked."""
         idle = np.zeros(self.world.copies, np.int64)
         return [
@@ -158,7 +158,7 @@ class Environment(Game):
             for agent in self.agents
         ]
 
-    def carry_out(self, states: Sequence[States], actions: Sequence[NDArray[np.int64]]) -> None:
+    def carry_out(self, states: AllStates, actions: AllActions) -> None:
         """Have all agents act on what they decided, in their order."""
         for agent, state, action in zip(self.agents, states, actions, strict=True):
             self.execute(agent, state, action)

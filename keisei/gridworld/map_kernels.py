@@ -47,16 +47,28 @@ def walk(kinds, layer, rows, columns, facing, present, headings, passable, value
 
 @kernel(entry=True)
 def walk_all(
-    kinds, layers, rows, columns, facing, present, headings, actions, passable, values, rewards
+    kinds,
+    layers,
+    rows,
+    columns,
+    facing,
+    present,
+    headings,
+    actions,
+    passable,
+    values,
+    rewards,
+    totals,
 ):
     """Move all agents in every copy, one after the other: as `walk` for each.
 
     layers: [N]; headings: [N, A] of each agent's actions; rows to present, actions and rewards:
-    [N, B].
+    [N, B]; totals: [B], to which each agent adds what it gets, in their order: that decides how
+    sums are rounded.
     """
     for number in range(len(rows)):
         for copy in range(rows.shape[1]):
-            rewards[number, copy] = walk_once(
+            reward = walk_once(
                 kinds,
                 layers[number],
                 copy,
@@ -68,6 +80,8 @@ def walk_all(
                 passable,
                 values,
             )
+            rewards[number, copy] = reward
+            totals[copy] += reward
 
 
 @kernel

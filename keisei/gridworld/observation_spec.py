@@ -99,8 +99,9 @@ class ObservationSpec:
             rows, columns = rows[numbers], columns[numbers]
         where = (world.map, rows, columns, self._radius)
         count_in_all_windows(*where, self._channels, self._outside, seen)
-        for agent, its_view in zip(agents, seen, strict=True):
-            self._add_features(world, agent, its_view)
+        if self._features is not None:
+            for agent, its_view in zip(agents, seen, strict=True):
+                self._add_features(world, agent, its_view)
         return seen
 
     def _add_features(self, world: World, agent: Agent, seen: NDArray[np.float32]) -> None:
