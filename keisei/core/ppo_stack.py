@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from keisei.core.joint_fractions import JointFractions
 from keisei.core.joint_rollouts import JointRollouts
 from keisei.core.ppo_lessons import Lesson, Turns, clipped_losses, said_of
 from keisei.core.ppo_model import PPOModel, choices_of
@@ -54,8 +55,7 @@ class PPOStack:
         """[N, 1, outputs] and [N, inputs, outputs] of each layer, views of the same weights: made
         once, as torch takes 1 µs to make one."""
         self._arrays = [] if self._together else [(b.numpy(), w.numpy()) for b, w in self._layers]
-        self._generators = [model.generator for model in models]
-        self._drawn, self._drawn_rows = torch.empty(0, 0), list[Tensor]()
+        self._ahead = JointFractions(models)
         self._memories = JointRollouts([model.memory for model in models])
 
     @cached_property
@@ -84,12 +84,12 @@ class PPOStack:
 
     def _fractions(self, numbers: list[int], copies: int) -> NDArray[np.float32]:
         """[N, B] random numbers of these models, each from its own generator."""
-        if self._drawn.shape != (len(numbers), copies):
-            self._drawn = torch.empty(len(numbers), copies)
-            self._drawn_rows = list(self._drawn)
-        for n, row in zip(numbers, self._drawn_rows, strict=True):
-            row.uniform_(generator=self._generators[n])  # what `torch.rand` does, in 0.7 times
-        return self._drawn.numpy()
+        if numbers == self._all:
+            return self._ahead.draw(copies)
+        drawn = torch.empty(len(numbers), copies)
+        for n, row in zip(numbers, drawn, strict=True):
+            row.uniform_(generator=self._models[n].generator)  # as `torch.rand`, in 0.7 times
+        return drawn.numpy()
 
     def _answers(self, numbers: list[int], states: NDArray[np.float32]) -> NDArray[np.float32]:
         """[N, B, A + 1] what the networks of these models say of `states` [N, B, inputs]."""
