@@ -67,15 +67,17 @@ def walk_all(
     sums are rounded.
     """
     for number in range(len(rows)):
+        layer, its_facing, its_present = layers[number], facing[number], present[number]
+        its_rows, its_columns = rows[number], columns[number]
         for copy in range(rows.shape[1]):
             reward = walk_once(
                 kinds,
-                layers[number],
+                layer,
                 copy,
-                rows[number],
-                columns[number],
-                facing[number],
-                present[number],
+                its_rows,
+                its_columns,
+                its_facing,
+                its_present,
                 headings[number, actions[number, copy]],
                 passable,
                 values,
