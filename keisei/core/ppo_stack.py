@@ -197,8 +197,9 @@ class PPOStack:
             else its_turns.lesson(gamma=gamma, gae_lambda=gae_lambda)
             for n, its_turns in turns.items()
         ]
-        _, *columns = map(torch.cat, zip(*lessons, strict=True))
-        return Lesson(seen.flatten(0, 1), *(column.to(self._device) for column in columns))
+        _, *columns = zip(*lessons, strict=True)  # states are on the device already
+        together = (torch.cat(column).to(self._device) for column in columns)
+        return Lesson(seen.flatten(0, 1), *together)
 
     @torch.inference_mode()
     def _said_now(
