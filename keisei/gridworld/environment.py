@@ -123,8 +123,31 @@ class Environment(Game):
 
     def scatter_agents(self, where: Cells) -> None:
         """Put all agents on different cells of `where`, at random in every copy."""
-        for agent, spot in zip(self.agents, self.world.pick(where, len(self.agents)), strict=True):
+        spots = self.world.pick(where, len(self.agents))
+        if self._put_together(np.stack([spot.flat for spot in spots])):
+            return
+        for agent, spot in zip(self.agents, spots, strict=True):
             agent.put(self.world, spot)
+
+    def _put_together(self, flat: NDArray[np.int64]) -> bool:
+        """Put the agents on different cells [N, B] at once; False, and nothing done, if in doubt.
+
+        Sure is who can be put as any agent, is on no map yet and may stand there: to put 256 agents
+        one by one took 6 ms.
+        """
+        world, places = self.world, self.world.agents
+        cells, kinds = Cells(flat, world.map.shape), world.map.reshape(-1)
+        if (
+            not all(_is_put_as_any(agent) for agent in self.agents)
+            or places.present.any()
+            or not world.passable[kinds[flat]].all()
+            or (cells.layers != places.layers[:, np.newaxis]).any()
+        ):
+            return False
+        places.rows[...], places.columns[...] = cells.rows, cells.columns
+        places.present[...] = True
+        kinds[flat] = world.numbers_of([type(agent) for agent in self.agents])[:, np.newaxis]
+        return True
 
     # A turn
 
@@ -247,3 +270,7 @@ class Environment(Game):
             )
         super().load_state(arrays, values)
         self.world.random_state[...] = streams
+
+
+def _is_put_as_any(agent: Agent) -> bool:
+    return type(agent).put is Agent.put and type(agent).leave is Agent.leave
