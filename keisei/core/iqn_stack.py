@@ -33,7 +33,7 @@ from keisei.core.stacked_modules import (
     undone_by_errors,
 )
 from keisei.gridworld.joint_turn import Turn
-from keisei.gridworld.model import States
+from keisei.gridworld.model import AllActions, AllStates, States
 from keisei.gridworld.stack import Failure, Figures
 
 Rows = dict[str, Tensor]
@@ -79,6 +79,10 @@ class IQNStack:
             for n, best in self._best_actions(asked).items():
                 actions[n][greedy[n]] = best
         return actions
+
+    def take_all_actions(self, states: AllStates) -> AllActions:
+        """The same of all models."""
+        return list(self.take_actions(dict(enumerate(states))).values())
 
     def remember(self, turn: Turn) -> None:
         """What `memory.add` of each model would do."""

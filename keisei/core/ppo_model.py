@@ -22,6 +22,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from keisei.core.actor_critic import ActorCritic
+from keisei.core.joint_fractions import JointFractions
 from keisei.core.learner_state import (
     generator_array,
     load_generator,
@@ -103,9 +104,22 @@ class PPOModel:
         self.optimizer = torch.optim.Adam(
             self._parameters, lr=self.config.learning_rate, eps=1e-5, fused=True
         )
-        self.generator = torch.Generator().manual_seed(seed)
+        self._generator = torch.Generator().manual_seed(seed)
+        self._borrower: JointFractions | None = None
         self.memory = RolloutMemory(observation_shape, copies=copies, n_frames=self.config.n_frames)
         self._scale = ReturnScale()
+
+    @property
+    def generator(self) -> torch.Generator:
+        """Its random numbers. To be asked for each time: a stack may have drawn ahead meanwhile."""
+        if self._borrower is not None:
+            self._borrower.settle()
+        return self._generator
+
+    def lend_generator(self, borrower: JointFractions) -> torch.Generator:
+        """Its generator, to draw ahead from; `generator` settles that."""
+        generator, self._borrower = self.generator, borrower
+        return generator
 
     def take_action(self, states: States) -> NDArray[np.int64]:
         """[B] an action for each of `states` [B, ...], drawn from the policy.

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from keisei.core.joint_fractions import JointFractions
 from keisei.core.joint_rollouts import JointRollouts
 from keisei.core.ppo_lessons import Lesson, Turns, clipped_losses, said_of
 from keisei.core.ppo_model import PPOModel, choices_of
@@ -26,7 +27,7 @@ from keisei.core.stacked_modules import (
     undone_by_errors,
 )
 from keisei.gridworld.joint_turn import Turn
-from keisei.gridworld.model import States
+from keisei.gridworld.model import AllStates, States
 from keisei.gridworld.stack import Failure, Figures
 
 MOST_TOGETHER = 8
@@ -54,7 +55,7 @@ class PPOStack:
         """[N, 1, outputs] and [N, inputs, outputs] of each layer, views of the same weights: made
         once, as torch takes 1 µs to make one."""
         self._arrays = [] if self._together else [(b.numpy(), w.numpy()) for b, w in self._layers]
-        self._drawn, self._drawn_rows = torch.empty(0, 0), list[Tensor]()
+        self._ahead = JointFractions(models)
         self._memories = JointRollouts([model.memory for model in models])
 
     @cached_property
@@ -67,21 +68,28 @@ class PPOStack:
     def take_actions(self, states: Mapping[int, States]) -> dict[int, NDArray[np.int64]]:
         """What `take_action` of each of these models would give: one forward pass for all."""
         numbers = list(states)
-        seen = np.concatenate([self._models[n].memory.current_state(states[n]) for n in numbers])
-        seen = seen.reshape(len(numbers), -1, seen.shape[1])
+        seen = np.stack([self._models[n].memory.current_state(states[n]) for n in numbers])
+        return dict(zip(numbers, self._chosen(numbers, seen), strict=True))
+
+    def take_all_actions(self, states: AllStates) -> NDArray[np.int64]:
+        """[N, B] the same of all models."""
+        return self._chosen(self._all, self._memories.current_states(states))
+
+    def _chosen(self, numbers: list[int], seen: NDArray[np.float32]) -> NDArray[np.int64]:
+        """[N, B] what these models choose, given [N, B, inputs]; their memories are told of it."""
         outputs = self._answers(numbers, seen)
         actions, log_probs = choices_of(outputs, self._fractions(numbers, outputs.shape[1]))
         self._memories.expect(numbers, (seen, log_probs, outputs[..., -1]))
-        return dict(zip(numbers, actions, strict=True))
+        return actions
 
     def _fractions(self, numbers: list[int], copies: int) -> NDArray[np.float32]:
         """[N, B] random numbers of these models, each from its own generator."""
-        if self._drawn.shape != (len(numbers), copies):
-            self._drawn = torch.empty(len(numbers), copies)
-            self._drawn_rows = list(self._drawn)
-        for n, row in zip(numbers, self._drawn_rows, strict=True):
-            torch.rand(copies, generator=self._models[n].generator, out=row)
-        return self._drawn.numpy()
+        if numbers == self._all:
+            return self._ahead.draw(copies)
+        drawn = torch.empty(len(numbers), copies)
+        for n, row in zip(numbers, drawn, strict=True):
+            row.uniform_(generator=self._models[n].generator)  # as `torch.rand`, in 0.7 times
+        return drawn.numpy()
 
     def _answers(self, numbers: list[int], states: NDArray[np.float32]) -> NDArray[np.float32]:
         """[N, B, A + 1] what the networks of these models say of `states` [N, B, inputs]."""
@@ -189,8 +197,9 @@ class PPOStack:
             else its_turns.lesson(gamma=gamma, gae_lambda=gae_lambda)
             for n, its_turns in turns.items()
         ]
-        _, *columns = map(torch.cat, zip(*lessons, strict=True))
-        return Lesson(seen.flatten(0, 1), *(column.to(self._device) for column in columns))
+        _, *columns = zip(*lessons, strict=True)  # states are on the device already
+        together = (torch.cat(column).to(self._device) for column in columns)
+        return Lesson(seen.flatten(0, 1), *together)
 
     @torch.inference_mode()
     def _said_now(

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keisei.gridworld.joint_turn import Turn
-from keisei.gridworld.model import Model, States
+from keisei.gridworld.model import AllActions, AllStates, Model, States
 from keisei.gridworld.stack import Failure, Figures, LearningModel, Stack
 
 _LOG = logging.getLogger(__name__)
@@ -58,6 +58,12 @@ class AgentStacks:
             first: Any = models[numbers[0]]
             self._stacks.append((first.stack([models[number] for number in numbers]), numbers))
         self._stacked = {number for _, numbers in self._stacks for number in numbers}
+        self._single = [number for number in models if number not in self._stacked]
+        self._of_all = self._stacks[0][0] if self._is_one_of_all() else None
+
+    def _is_one_of_all(self) -> bool:
+        """Whether there is one stack, which holds all models by their numbers."""
+        return [numbers for _, numbers in self._stacks] == [list(range(len(self._models)))]
 
     def take_actions(self, states: Mapping[int, States]) -> dict[int, NDArray[np.int64]]:
         """What each of these agents wants to do; one pass for each stack."""
@@ -67,15 +73,26 @@ class AgentStacks:
             if within:
                 chosen = stack.take_actions(within)
                 actions |= {numbers[row]: chosen[row] for row in chosen}
-        for number in states.keys() - self._stacked:
-            actions[number] = self._models[number].take_action(states[number])
+        for number in self._single:
+            if number in states:
+                actions[number] = self._models[number].take_action(states[number])
         return actions
+
+    def take_all_actions(self, states: AllStates) -> AllActions:
+        """What all agents want to do, who are numbered from 0."""
+        if self._of_all is not None:
+            return self._of_all.take_all_actions(states)
+        actions = self.take_actions(dict(enumerate(states)))
+        return [actions[number] for number in range(len(actions))]
 
     def remember(self, turn: Turn) -> None:
         """Have all agents remember one turn, each what it did itself; one call for each stack."""
+        if self._of_all is not None:
+            self._of_all.remember(turn)
+            return
         for stack, numbers in self._stacks:
             stack.remember(turn.of(numbers))
-        for number in self._models.keys() - self._stacked:
+        for number in self._single:
             its_turn: list[Any] = [part[number] for part in turn]
             self._models[number].memory.add(*its_turn)
 

@@ -17,7 +17,7 @@ from keisei.gridworld.action_spec import STAY
 from keisei.gridworld.agent import Agent, MovingAgent
 from keisei.gridworld.environment import Environment
 from keisei.gridworld.map_kernels import walk_all
-from keisei.gridworld.model import States
+from keisei.gridworld.model import AllActions, AllStates, States
 from keisei.gridworld.observation_spec import ObservationSpec
 
 _ACTING = ("act", "walk", "is_done", "add_memory")
@@ -26,8 +26,7 @@ _ACTING = ("act", "walk", "is_done", "add_memory")
 class Turn(NamedTuple):
     """What N agents did in one turn of B copies, to be remembered."""
 
-    states: Sequence[States]
-    """[N] arrays [B, ...]: what each observed."""
+    states: AllStates
     actions: NDArray[np.int64]
     """[N, B], as all that follow."""
     rewards: NDArray[np.float32]
@@ -55,14 +54,20 @@ class JointTurn:
         self._game = game
         self._by_spec = _by_spec([agent for agent in game.agents if _only_looks(agent)])
         self._others = [agent for agent in game.agents if not _only_looks(agent)]
+        self.asking = [agent.number for agent in game.agents if _asks_its_model(agent)]
+        """Agents that do what their models say, no more and no less."""
         alike = all(_only_walks(agent) for agent in game.agents)
         self._all_walk = alike and type(game).execute is Environment.execute
         self._choices = np.array([[len(agent.action_spec)] for agent in game.agents], np.uint64)
         self._headings = _headings(game.agents)
 
-    def look(self) -> list[States]:
+    def look(self) -> AllStates:
         """What each agent observes now; one call for those that share an `ObservationSpec`."""
-        world, seen = self._game.world, cast("list[States]", [None] * len(self._game.agents))
+        world = self._game.world
+        if len(self._by_spec) == 1 and not self._others:
+            [(spec, agents)] = self._by_spec
+            return spec.observe_all(world, agents)
+        seen = cast("list[States]", [None] * len(self._game.agents))
         for spec, agents in self._by_spec:
             for agent, its_view in zip(agents, spec.observe_all(world, agents), strict=True):
                 seen[agent.number] = its_view
@@ -74,7 +79,7 @@ class JointTurn:
         """Whether all that any agent does is to walk, and nobody's episode is over."""
         return self._all_walk and bool(self._game.active.all())
 
-    def walk(self, states: Sequence[States], actions: Sequence[NDArray[np.int64]]) -> Turn:
+    def walk(self, states: AllStates, actions: AllActions) -> Turn:
         """Have all agents walk, in their order, and count what they get: `execute` of each."""
         game, world = self._game, self._game.world
         chosen = self._checked(actions)
@@ -82,34 +87,41 @@ class JointTurn:
         places = world.agents
         where = (places.layers, places.rows, places.columns, places.facing, places.present)
         kinds = (world.passable, world.values)
-        walk_all(world.map, *where, self._headings, chosen, *kinds, rewards)
+        got = (rewards, world.total_reward)
+        walk_all(world.map, *where, self._headings, chosen, *kinds, *got)
         game.steps += chosen.size
         game.rewards += rewards
-        for its_rewards in rewards:  # not their sum, which would round otherwise
-            world.total_reward += its_rewards
         active = game.active.copy()
         game.active[...] = world.turn < game.max_turns
         return Turn(states, chosen, rewards, ~game.active, active)
 
-    def _checked(self, actions: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    def _checked(self, actions: AllActions) -> NDArray[np.int64]:
         """[N, B] the actions, if they are what `Environment.check_action` wants."""
         shape = (self._game.world.copies,)
-        if all(_is_answer(action, shape) for action in actions):
-            chosen: NDArray[np.int64] = np.array(actions)
-            if not (chosen.view(np.uint64) >= self._choices).any():
+        if isinstance(actions, np.ndarray) or all(_is_answer(each, shape) for each in actions):
+            chosen: NDArray[np.int64] = np.asarray(actions)
+            if _is_answer(chosen, (len(self._choices), *shape)) and not self._any_unknown(chosen):
                 return chosen
         for agent, action in zip(self._game.agents, actions, strict=True):
             self._game.check_action(agent, action)
         raise AssertionError("actions are wrong all together, and none of them is")
 
+    def _any_unknown(self, actions: NDArray[np.int64]) -> bool:
+        """Whether there are numbers below 0, or beyond those of an agent's actions."""
+        return bool((actions.view(np.uint64) >= self._choices).any())
 
-def _is_answer(action: Any, shape: tuple[int]) -> bool:
+
+def _is_answer(action: Any, shape: tuple[int, ...]) -> bool:
     return isinstance(action, np.ndarray) and action.dtype == np.int64 and action.shape == shape
 
 
 def _only_looks(agent: Agent) -> bool:
     """Whether it observes by its spec, no more and no less."""
     return type(agent).pov is Agent.pov and type(agent.observation_spec) is ObservationSpec
+
+
+def _asks_its_model(agent: Agent) -> bool:
+    return type(agent).get_action is Agent.get_action
 
 
 def _only_walks(agent: Agent) -> bool:

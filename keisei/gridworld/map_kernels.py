@@ -47,27 +47,43 @@ def walk(kinds, layer, rows, columns, facing, present, headings, passable, value
 
 @kernel(entry=True)
 def walk_all(
-    kinds, layers, rows, columns, facing, present, headings, actions, passable, values, rewards
+    kinds,
+    layers,
+    rows,
+    columns,
+    facing,
+    present,
+    headings,
+    actions,
+    passable,
+    values,
+    rewards,
+    totals,
 ):
     """Move all agents in every copy, one after the other: as `walk` for each.
 
     layers: [N]; headings: [N, A] of each agent's actions; rows to present, actions and rewards:
-    [N, B].
+    [N, B]; totals: [B], to which each agent adds what it gets, in their order: that decides how
+    sums are rounded.
     """
     for number in range(len(rows)):
+        layer, its_facing, its_present = layers[number], facing[number], present[number]
+        its_rows, its_columns = rows[number], columns[number]
         for copy in range(rows.shape[1]):
-            rewards[number, copy] = walk_once(
+            reward = walk_once(
                 kinds,
-                layers[number],
+                layer,
                 copy,
-                rows[number],
-                columns[number],
-                facing[number],
-                present[number],
+                its_rows,
+                its_columns,
+                its_facing,
+                its_present,
                 headings[number, actions[number, copy]],
                 passable,
                 values,
             )
+            rewards[number, copy] = reward
+            totals[copy] += reward
 
 
 @kernel

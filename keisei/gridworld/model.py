@@ -6,7 +6,7 @@ once, and nothing of any other agent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,6 +14,10 @@ from numpy.typing import NDArray
 
 States = NDArray[np.float32]
 """[B, ...] what an agent observes in each copy of the world."""
+AllStates = Sequence[States] | NDArray[np.float32]
+"""[N] what each agent observes, [B, ...]; one array [N, B, ...] where they observe together."""
+AllActions = Sequence[NDArray[np.int64]] | NDArray[np.int64]
+"""[N] what each agent wants to do, [B]; one array [N, B] where they decide together."""
 
 
 class Memory(Protocol):

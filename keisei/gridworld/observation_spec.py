@@ -89,18 +89,19 @@ class ObservationSpec:
         return seen
 
     def observe_all(self, world: World, agents: Sequence[Agent]) -> NDArray[np.float32]:
-        """[N, B, *shape] what `observe` gives for each of these agents."""
+        """[N, B, *shape] what `observe` gives for each of these agents, in order of numbers."""
         if self._radius is None or self._form != "one_hot":
             return np.stack([self.observe(world, agent) for agent in agents])
         seen = np.zeros((len(agents), world.copies, *self.shape), np.float32)
         places, rows, columns = world.agents, world.agents.rows, world.agents.columns
-        numbers = [agent.number for agent in agents]
-        if numbers != list(range(len(places))):
+        if len(agents) != len(places):
+            numbers = [agent.number for agent in agents]
             rows, columns = rows[numbers], columns[numbers]
         where = (world.map, rows, columns, self._radius)
         count_in_all_windows(*where, self._channels, self._outside, seen)
-        for agent, its_view in zip(agents, seen, strict=True):
-            self._add_features(world, agent, its_view)
+        if self._features is not None:
+            for agent, its_view in zip(agents, seen, strict=True):
+                self._add_features(world, agent, its_view)
         return seen
 
     def _add_features(self, world: World, agent: Agent, seen: NDArray[np.float32]) -> None:

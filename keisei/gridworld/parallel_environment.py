@@ -20,7 +20,7 @@ from keisei.gridworld.environment import Environment
 from keisei.gridworld.errors import WorldError
 from keisei.gridworld.game import EpochResult
 from keisei.gridworld.joint_turn import JointTurn
-from keisei.gridworld.model import Model, States
+from keisei.gridworld.model import AllActions, AllStates, Model
 from keisei.gridworld.parallel_lessons import ParallelLessons
 from keisei.gridworld.parallel_pauses import Pauses
 from keisei.gridworld.parallel_pool import LessonPool, Recipe
@@ -143,25 +143,26 @@ class ParallelEnvironment(Environment):
         super().reset()
         self._agent_steps = np.zeros(len(self.agents), np.int64)
 
-    def look(self) -> Sequence[States]:
+    def look(self) -> AllStates:
         """What each agent observes now: in one call for those that look alike."""
         return self._joint.look() if self.parallel.wants("parallel_actions") else super().look()
 
-    def decide(self, states: Sequence[States]) -> Sequence[NDArray[np.int64]]:
+    def decide(self, states: AllStates) -> AllActions:
         """What each agent wants to do: in one pass for all that can act and are alike."""
-        idle = np.zeros(self.world.copies, np.int64)
+        if not self.parallel.wants("parallel_actions"):
+            return super().decide(states)
         goes_on: NDArray[np.bool_] = np.asarray(self.active.any(axis=1))
-        asked = [agent for agent in self.agents if goes_on[agent.number]]
-        together = {}
-        if self.parallel.wants("parallel_actions"):
-            together = {a.number: states[a.number] for a in asked if _asks_its_model(a)}
-        actions = self.lessons.stacks.take_actions(together)
-        for agent in asked:
-            if agent.number not in actions:
+        stacks, asking = self.lessons.stacks, self._joint.asking
+        if len(asking) == len(self.agents) and goes_on.all():
+            return stacks.take_all_actions(states)
+        actions = stacks.take_actions({n: states[n] for n in asking if goes_on[n]})
+        for agent in self.agents:
+            if goes_on[agent.number] and agent.number not in actions:
                 actions[agent.number] = agent.get_action(states[agent.number])
+        idle = np.zeros(self.world.copies, np.int64)
         return [actions.get(agent.number, idle) for agent in self.agents]
 
-    def carry_out(self, states: Sequence[States], actions: Sequence[NDArray[np.int64]]) -> None:
+    def carry_out(self, states: AllStates, actions: AllActions) -> None:
         """Have all agents act, in their order: in one call where all that they do is to walk."""
         if self.parallel.wants("parallel_actions") and self._joint.can_walk():
             self.lessons.stacks.remember(self._joint.walk(states, actions))
@@ -287,8 +288,3 @@ class ParallelEnvironment(Environment):
 def in_parallel(game: type[Environment]) -> type[ParallelEnvironment]:
     """The same game as a `ParallelEnvironment`, with `parallel` among its arguments."""
     return type(f"Parallel{game.__name__}", (ParallelEnvironment, game), {})
-
-
-def _asks_its_model(agent: Agent) -> bool:
-    """Whether what it does is what its model says, no more and no less."""
-    return type(agent).get_action is Agent.get_action

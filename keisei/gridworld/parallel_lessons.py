@@ -46,7 +46,8 @@ class ParallelLessons:
         recipes: Mapping[int, Recipe],
         lesson_pool: LessonPool | None,
     ) -> None:
-        self.models, self.parallel, self._tell = list(models), parallel, tell
+        self.parallel, self._tell = parallel, tell
+        self._take_models(models)
         self._recipes, self._lesson_pool = dict(recipes), lesson_pool
         self.records = [LearningRecord() for _ in models]
         self.pauses = Pauses()
@@ -57,6 +58,11 @@ class ParallelLessons:
         self.collected_steps = self.learned_steps = 0
         """Agent-steps that were collected for a learner beside, and that it learned from."""
         self.make_stacks()
+
+    def _take_models(self, models: Sequence[Model]) -> None:
+        """Note which of them learn so that it can be taken apart: asking takes 20 µs a model."""
+        self.models = list(models)
+        self._learning = {n: m for n, m in enumerate(models) if isinstance(m, LearningModel)}
 
     def make_stacks(self) -> None:
         """Stack the models as they are now: to be called when they have been loaded."""
@@ -94,9 +100,9 @@ class ParallelLessons:
 
     def _learn_here(self, epoch: int, train_steps: int) -> None:
         """Have all learn and wait for it; with a lesson pool, on the twins of the learner."""
-        for number in self._learning():
+        for number in self._learning:
             self.records[number].owed_epochs = 1
-        lessons = self._draw(epoch, train_steps, self._learning())
+        lessons = self._draw(epoch, train_steps, self._learning)
         self._taught_epoch = epoch
         if self._lesson_pool is None:
             together = self.parallel.parallel_training
@@ -110,7 +116,7 @@ class ParallelLessons:
     def _teach_beside(self, epoch: int, train_steps: int, steps: Sequence[int]) -> None:
         """Hand over the next lessons, if it is time and the learner has done the last ones."""
         learner = self.get_learner()
-        for number in self._learning():
+        for number in self._learning:
             self.records[number].lived(steps[number])
         self.collected_steps += sum(steps)
         due = self._owing(self.parallel.train_interval)
@@ -152,21 +158,17 @@ class ParallelLessons:
 
     def _owing(self, epochs: int) -> list[int]:
         """Who has lived through so many epochs since its last lesson."""
-        return [n for n in self._learning() if self.records[n].owed_epochs >= epochs]
-
-    def _learning(self) -> list[int]:
-        """The agents whose learning can be taken apart."""
-        return [n for n, model in enumerate(self.models) if isinstance(model, LearningModel)]
+        return [n for n in self._learning if self.records[n].owed_epochs >= epochs]
 
     def _draw(self, epoch: int, train_steps: int, numbers: Iterable[int]) -> dict[int, Any]:
         """What these agents learn from; nothing of those that rest, who forget it."""
         lessons = {}
         for number in numbers:
-            record, model = self.records[number], self.models[number]
+            record = self.records[number]
             steps = train_steps * record.owed_epochs
             record.settle()
             try:
-                lesson = model.draw_lesson(steps) if isinstance(model, LearningModel) else None
+                lesson = self._learning[number].draw_lesson(steps)
             except Exception as error:
                 if not record.rests(epoch):
                     self._rest(number, Failure.of(error), epoch + 1)
@@ -178,7 +180,7 @@ class ParallelLessons:
     def _train_undivided(self, epoch: int, train_steps: int) -> None:
         """Train the models whose learning cannot be taken apart, one after the other."""
         for number, (model, record) in enumerate(zip(self.models, self.records, strict=True)):
-            if isinstance(model, LearningModel) or record.rests(epoch):
+            if number in self._learning or record.rests(epoch):
                 continue
             figures: Figures = {}
             try:
@@ -247,7 +249,7 @@ class ParallelLessons:
             if self._lesson_pool is not None:
                 threads = max(threads, self._lesson_pool.processes)
             self.learner = AsyncLearner(
-                self._learning_models(),
+                self._learning,
                 stacked=self.parallel.parallel_training,
                 threads=threads,
                 timeout=self.parallel.lesson_timeout,
@@ -257,9 +259,6 @@ class ParallelLessons:
                 recipes=self._recipes,
             )
         return self.learner
-
-    def _learning_models(self) -> dict[int, LearningModel]:
-        return {n: m for n, m in enumerate(self.models) if isinstance(m, LearningModel)}
 
     def _get_threads(self) -> ThreadPoolExecutor | None:
         parallel = self.parallel
@@ -282,7 +281,8 @@ class ParallelLessons:
         if self.learner is not None:
             self._note(self.learner.deliver(wait=True), epoch)
         records = self.records
-        self.models, self._recipes = list(models), dict(recipes)
+        self._take_models(models)
+        self._recipes = dict(recipes)
         self.records = [
             records[numbers_before[n]]
             if n in numbers_before
@@ -290,7 +290,7 @@ class ParallelLessons:
             for n in range(len(models))
         ]
         if self.learner is not None:
-            self.learner.change_agents(self._learning_models(), numbers_before, recipes)
+            self.learner.change_agents(self._learning, numbers_before, recipes)
         self.make_stacks()
 
     # Going on later

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from keisei.gridworld.model import Memory, Model, States
+from keisei.gridworld.model import AllActions, AllStates, Memory, Model, States
 
 if TYPE_CHECKING:
     from keisei.gridworld.joint_turn import Turn
@@ -73,6 +73,9 @@ class Stack(Protocol):
 
     def take_actions(self, states: Mapping[int, States]) -> dict[int, NDArray[np.int64]]:
         """What `take_action` of each of these models would give."""
+
+    def take_all_actions(self, states: AllStates) -> AllActions:
+        """The same of all models, whose states are given in their order."""
 
     def remember(self, turn: Turn) -> None:
         """What `memory.add` of each model would do, of one turn of all of them."""

@@ -87,6 +87,58 @@ def test_a_memory_may_be_used_by_itself_in_between():
     assert_equal(group, others)
 
 
+def test_what_is_announced_in_another_order_is_each_memorys_own():
+    random, group, others = np.random.default_rng(6), memories(), memories()
+    joint = JointRollouts(group)
+    for numbers in ([0, 1, 2], [2, 0, 1], [0, 1, 2]):
+        turn, said = random_turn(random)
+        add_together(joint, group, turn, said, numbers)
+        joint.add(turn)
+        for number, memory in enumerate(others):
+            add_alone(memory, number, turn, said)
+    assert_equal(group, others)
+
+
+@pytest.mark.parametrize("n_frames", [1, 3])
+def test_the_states_of_all_are_those_of_each(n_frames):
+    random, group = np.random.default_rng(7), memories(n_frames)
+    joint = JointRollouts(group)
+    for _ in range(5):
+        turn, said = random_turn(random)
+        apart = [memory.current_state(s) for memory, s in zip(group, turn.states, strict=True)]
+        for states in (turn.states, np.stack(turn.states)):
+            assert joint.current_states(states).tolist() == np.stack(apart).tolist()
+        add_together(joint, group, turn, said)
+        joint.add(turn)
+
+
+def test_memories_that_another_group_has_taken_over_can_be_taken_back():
+    random, group, others = np.random.default_rng(8), memories(), memories()
+    first, second = JointRollouts(group), JointRollouts(group[:2])
+    for step in range(6):
+        turn, said = random_turn(random)
+        add_together(first, group, turn, said)
+        if step % 2:
+            add_together(second, group, turn, said, range(2))  # announced once more, elsewhere
+        first.add(turn)
+        for number, memory in enumerate(others):
+            add_alone(memory, number, turn, said)
+    assert_equal(group, others)
+
+
+def test_a_memory_that_grows_by_itself_between_announcing_and_adding_loses_nothing():
+    random, group, others = np.random.default_rng(9), memories(), memories()
+    joint = JointRollouts(group)
+    for _ in range(3):
+        turn, said = random_turn(random)
+        add_together(joint, group, turn, said)
+        group[1].grow()
+        joint.add(turn)
+        for number, memory in enumerate(others):
+            add_alone(memory, number, turn, said)
+    assert_equal(group, others)
+
+
 def test_a_state_that_is_loaded_is_what_they_go_on_from():
     random, group, others = np.random.default_rng(3), memories(), memories()
     joint = JointRollouts(group)

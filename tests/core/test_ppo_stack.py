@@ -10,6 +10,7 @@ import torch
 
 from keisei.core import ppo_stack
 from keisei.core.ppo_model import PPOModel, PPOModelConfig
+from keisei.gridworld.joint_turn import Turn
 from keisei.gridworld.stack import Failure
 from tests.core.contextual import LIGHTS
 from tests.core.small import bits
@@ -166,6 +167,24 @@ def test_in_few_copies_actions_are_those_of_models_apart(copies):
     for _ in range(20):
         states = dict(enumerate(random.normal(size=(2, copies, LIGHTS)).astype(np.float32)))
         assert_equal_actions([stack.take_actions(states)], [apart.take_actions(states)])
+
+
+@pytest.mark.parametrize("n_frames", [1, 3])
+def test_actions_of_all_in_one_array_are_those_of_models_apart(n_frames):
+    stack, models = stacked(n_frames=n_frames)
+    others, random = ppo_models(n_frames=n_frames), np.random.default_rng(0)
+    no, yes = np.zeros((3, COPIES), bool), np.ones((3, COPIES), bool)
+    for _ in range(40):
+        states = random.normal(size=(3, COPIES, LIGHTS)).astype(np.float32)
+        actions = stack.take_all_actions(states)
+        assert actions.tolist() == [
+            other.take_action(its).tolist() for other, its in zip(others, states, strict=True)
+        ]
+        turn = Turn(states, actions, random.random((3, COPIES), np.float32), no, yes)
+        stack.remember(turn)
+        for other, *its_turn in zip(others, *turn, strict=True):
+            other.memory.add(*its_turn)
+    assert_alike(models, others)
 
 
 def test_lessons_of_unequal_lengths_are_learned_in_shares():

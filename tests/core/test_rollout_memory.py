@@ -48,6 +48,15 @@ def test_a_turn_of_which_the_policy_said_nothing_is_refused():
     assert len(memory) == 1
 
 
+def test_what_was_said_of_another_number_of_copies_is_no_turn():
+    memory = RolloutMemory((1,), copies=2)
+    said = np.zeros(1, np.float32)
+    memory.expect(memory.current_state(np.zeros((1, 1), np.float32)), said, said)
+    yes = np.ones(2, bool)
+    with pytest.raises(RuntimeError, match="call take_action before each"):
+        memory.add(np.zeros((2, 1), np.float32), np.zeros(2, int), np.zeros(2), yes, yes)
+
+
 def test_frames_are_those_of_the_running_episode():
     memory = RolloutMemory((1,), copies=2, n_frames=3)
     stacks = [

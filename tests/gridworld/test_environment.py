@@ -21,6 +21,7 @@ from tests.gridworld.small_worlds import (
     MeadowRules,
     Soil,
     Thorn,
+    Walker,
     handing_out,
 )
 
@@ -139,3 +140,33 @@ def test_a_game_can_be_played_by_agents_that_do_not_walk_and_see_the_whole_map()
     assert chairs.rewards.tolist() == [[2, 8]]
     assert isinstance(chairs.agents[0].model.memory, Diary)
     assert models[0].memory.column(0).sum(axis=2).tolist() == [[1, 1]] * 2
+
+
+class Noting(Walker):
+    """Notes where it is put."""
+
+    def put(self, world, where):
+        super().put(world, where)
+        self.spots = [*getattr(self, "spots", []), where.flat.tolist()]
+
+
+class NotingMeadow(Meadow):
+    Walker = Noting
+
+
+def test_agents_scattered_at_once_stand_where_they_would_be_put_one_by_one():
+    meadow, noting = (kind(rules=STILL, copies=3, seed=5) for kind in (Meadow, NotingMeadow))
+    for _ in range(3):
+        for game in (meadow, noting):
+            game.reset()
+        assert np.array_equal(meadow.world.map, noting.world.map)
+        for name, array in vars(meadow.world.agents).items():
+            assert np.array_equal(array, getattr(noting.world.agents, name))
+        for agent in noting.agents:
+            assert agent.spots[-1] == meadow.agents[agent.number].cells(meadow.world).flat.tolist()
+
+
+def test_agents_that_are_scattered_again_leave_where_they_stood():
+    meadow = Meadow(rules=STILL, copies=3)
+    meadow.scatter_agents(meadow.world.cells(Soil))
+    assert meadow.world.count(Walker).tolist() == [2, 2, 2]
