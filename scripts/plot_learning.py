@@ -4,9 +4,9 @@
 
 needs matplotlib (extra `dev`). docs/data/laptop_sweep.jsonl holds figures averaged over a tenth of
 each run; the other files are from `metrics.jsonl` of runs, every fourth update (gpu_run), every
-second (gpu_attack) or averaged over sixteen (laptop_seed*). gpu_ratings.jsonl holds what `keisei
-ladder` said of checkpoints, with the GPU minutes, starts included, and the games that they had
-cost.
+second (gpu_attack), every eighth (gpu_muon) or averaged over sixteen (laptop_seed*).
+gpu_ratings.jsonl holds what `keisei ladder` said of checkpoints, with the GPU minutes, starts
+included, and the games that they had cost.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ PANELS = (
     ("legal_moves", "legal moves a position"),
     ("game_length", "plies a game"),
     ("entropy", "entropy"),
+    ("explained_variance", "share of the returns' variance that values foretold"),
+    ("calibration_error", "how far values and returns lie apart"),
+    ("opening_diversity", "share of different positions at ply 12"),
 )
 
 
@@ -36,16 +39,21 @@ def read(name: str) -> list[dict[str, Any]]:
 
 
 def draw(curves: dict[str, list[dict[str, Any]]], title: str, target: str) -> None:
-    """Four panels over millions of plies, a line for each curve."""
-    figure, axes = plt.subplots(2, 2, figsize=(10, 6), sharex=True, layout="constrained")
-    for axis, (key, label) in zip(axes.flat, PANELS, strict=True):
+    """A panel for each figure there is, over millions of plies, with a line for each curve."""
+    told = {key for lines in curves.values() for line in lines for key in line}
+    panels = [panel for panel in PANELS if panel[0] in told]
+    rows = -(-len(panels) // 2)
+    figure, axes = plt.subplots(rows, 2, figsize=(10, 3 * rows), sharex=True, layout="constrained")
+    for axis in axes.flat[len(panels) :]:
+        axis.axis("off")
+    for axis, (key, label) in zip(axes.flat, panels, strict=False):
         for name, lines in curves.items():
             points = [line for line in lines if key in line]
             steps = [line["steps"] / 1e6 for line in points]
             axis.plot(steps, [line[key] for line in points], label=name)
         axis.set_title(label, fontsize=10)
         axis.grid(alpha=0.3)
-    for axis in axes[1]:
+    for axis in axes[-1]:
         axis.set_xlabel("million plies")
     axes[0, 1].legend(fontsize=7)
     figure.suptitle(title)
@@ -81,8 +89,12 @@ def main() -> None:
     seeds = sorted((DOCS / "data").glob("laptop_seed*.jsonl"))
     runs = {path.stem.removeprefix("laptop_"): read(path.name) for path in seeds}
     draw(runs, "configs/shogi-laptop.yaml", "laptop_runs.png")
-    runs = {"core46, no pool": read("gpu_run.jsonl"), "attack, pool": read("gpu_attack.jsonl")}
-    draw(runs, "10x128 on an H200", "gpu_run.png")
+    runs = {
+        "10x128, core46, no pool": read("gpu_run.jsonl"),
+        "10x128, attack, pool": read("gpu_attack.jsonl"),
+        "6x128 with Muon": read("gpu_muon.jsonl"),
+    }
+    draw(runs, "On an H200", "gpu_run.png")
     draw_ratings(read("gpu_ratings.jsonl"), "gpu_ratings.png")
 
 

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from keisei.core.device_policy import DevicePolicy
-from keisei.core.device_rollout import DeviceRollout
+from keisei.core.device_rollout import DeviceRollout, flat
 from keisei.core.ppo_agent import PPOAgent, ScheduledUpdate, require_finite
 from keisei.core.ppo_loss import LOSSES
 from keisei.core.recorded_call import RecordedCall
+from keisei.core.rollout_health import rollout_health
 
 _FIGURES = (*LOSSES, "grad_norm")
 _STEPS_BEHIND = 2
@@ -44,11 +45,7 @@ class DeviceUpdate:
         """
         with self._agent.scheduled_update(progress) as scheduled:
             figures = self._learn(scheduled)
-        return {
-            **figures,
-            **scheduled.figures(),
-            "explained_variance": _explained_variance(self._rollout),
-        }
+        return {**figures, **scheduled.figures(), **_health(self._rollout)}
 
     def _learn(self, scheduled: ScheduledUpdate) -> dict[str, float]:
         config, device = self._agent.config, self._agent.device
@@ -141,11 +138,7 @@ def _normalised(rollout: DeviceRollout, own: NDArray[np.int64], floor: float) ->
     return (rollout.advantages - advantages.mean()) / scale
 
 
-def _explained_variance(rollout: DeviceRollout) -> float:
-    """How much of the returns' variance the values foretold; 1 is all, 0 none."""
+def _health(rollout: DeviceRollout) -> dict[str, float]:
     own = torch.from_numpy(rollout.own_steps()).to(rollout.returns.device)
-    returns, values = rollout.returns.flatten()[own], rollout.values.flatten()[own]
-    if len(own) == 0:
-        return 0.0
-    variance, left = (x.var(correction=0) for x in (returns, returns - values))
-    return float(torch.where(variance > 0, 1 - left / variance, 0.0))
+    tensors = (rollout.positions, rollout.values, rollout.returns)
+    return rollout_health(*(flat(tensor)[own] for tensor in tensors))

@@ -23,6 +23,7 @@ from keisei.core.minibatch import Lesson, Minibatch, lesson_of, minibatch_of, ow
 from keisei.core.muon import Muon
 from keisei.core.ppo_loss import ppo_losses
 from keisei.core.res_tower import model_factory
+from keisei.core.rollout_health import rollout_health
 
 
 class Choice(NamedTuple):
@@ -208,11 +209,7 @@ class PPOAgent:
         """
         with self.scheduled_update(progress) as scheduled:
             figures = self._learn_from(buffer, scheduled.entropy_weight)
-        return {
-            **figures,
-            **scheduled.figures(),
-            "explained_variance": _explained_variance(buffer),
-        }
+        return {**figures, **scheduled.figures(), **_health(buffer)}
 
     @contextmanager
     def scheduled_update(self, progress: float) -> Iterator[ScheduledUpdate]:
@@ -387,9 +384,7 @@ def _between(first: float, last: float, progress: float) -> float:
     return first + (last - first) * min(max(progress, 0.0), 1.0)
 
 
-def _explained_variance(buffer: ExperienceBuffer) -> float:
-    """How much of the returns' variance the values foretold; 1 is all, 0 none."""
+def _health(buffer: ExperienceBuffer) -> dict[str, float]:
     own = buffer.trains[: buffer.filled]
-    returns, values = buffer.returns[: buffer.filled][own], buffer.values[: buffer.filled][own]
-    variance = float(returns.var()) if len(returns) else 0.0
-    return 1 - float((returns - values).var()) / variance if variance > 0 else 0.0
+    arrays = (buffer.positions, buffer.values, buffer.returns)
+    return rollout_health(*(torch.from_numpy(array[: buffer.filled][own]) for array in arrays))
