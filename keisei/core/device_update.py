@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -57,7 +55,9 @@ class DeviceUpdate:
         watch = _LateFigures(device)
         sums = torch.zeros(len(_FIGURES), device=device)
         done, stopped = 0, False
-        for chosen in self._shuffled(own):
+        # All at once: a copy waits until the device has done everything before it.
+        minibatches = torch.from_numpy(np.stack(list(self._agent.shuffled(own)))).to(device)
+        for chosen in minibatches:
             losses = self._take_step(chosen)
             sums += losses
             done += 1
@@ -68,20 +68,6 @@ class DeviceUpdate:
         require_finite({n: figures[n] for n in ("policy_loss", "value_loss", "entropy")})
         require_finite({"gradient norm": figures["grad_norm"]})
         return {**figures, "minibatches": done, "stopped_early": float(stopped)}
-
-    def _shuffled(self, own: NDArray[np.int64]) -> Iterator[Tensor]:
-        """The steps of each minibatch, all of one size: the last one of a pass begins anew."""
-        config = self._agent.config
-        size = min(config.minibatch, len(own))
-        parts = -(-len(own) // size)
-        orders = [
-            np.resize(
-                own[torch.randperm(len(own), generator=self._agent.generator).numpy()], parts * size
-            )
-            for _ in range(config.epochs)
-        ]
-        # All at once: a copy waits until the device has done everything before it.
-        yield from torch.from_numpy(np.stack(orders)).to(self._agent.device).view(-1, size)
 
     def _take_step(self, chosen: Tensor) -> Tensor:
         """Follow the gradient of the steps chosen [N]; the `_FIGURES` before it."""

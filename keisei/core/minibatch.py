@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -53,6 +54,23 @@ def lesson_of(
 def own_steps(buffer: ExperienceBuffer) -> NDArray[np.int64]:
     """The numbers (t * B + game) of the steps that train."""
     return np.flatnonzero(buffer.trains[: buffer.filled])
+
+
+def shuffled_minibatches(
+    steps: NDArray[np.int64], *, size: int, epochs: int, generator: torch.Generator
+) -> Iterator[NDArray[np.int64]]:
+    """Minibatches [size] of all steps, in another order for each of `epochs`.
+
+    All have one size, and the last of a pass is filled up with its first steps: convolutions are
+    compiled and memory is taken for every size of batch anew.
+    """
+    if len(steps) == 0:
+        return
+    size = min(size, len(steps))
+    parts = -(-len(steps) // size)
+    for _ in range(epochs):
+        order = steps[torch.randperm(len(steps), generator=generator).numpy()]
+        yield from np.resize(order, (parts, size))
 
 
 def minibatch_of(lesson: Lesson, chosen: NDArray[np.int64], device: torch.device) -> Minibatch:

@@ -19,7 +19,14 @@ from keisei.core.experience_buffer import ExperienceBuffer
 from keisei.core.half_copy import HalfCopy
 from keisei.core.legal_policy import choose_moves, played_moves
 from keisei.core.legal_pool import padded_width
-from keisei.core.minibatch import Lesson, Minibatch, lesson_of, minibatch_of, own_steps
+from keisei.core.minibatch import (
+    Lesson,
+    Minibatch,
+    lesson_of,
+    minibatch_of,
+    own_steps,
+    shuffled_minibatches,
+)
 from keisei.core.muon import Muon
 from keisei.core.ppo_loss import ppo_losses
 from keisei.core.res_tower import model_factory
@@ -242,7 +249,7 @@ class PPOAgent:
         done = 0
         stopped = False
         source = self if self.gradient_source is None else self.gradient_source
-        minibatches = self._shuffled(own_steps(buffer))
+        minibatches = self.shuffled(own_steps(buffer))
         for losses in source.gradients_in_turn(lesson, minibatches):
             losses["grad_norm"] = self._take_step(losses)
             for name, value in losses.items():
@@ -262,19 +269,19 @@ class PPOAgent:
             version=self.version,
         )
 
-    def _shuffled(self, steps: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-        """The steps of each minibatch: all of them, in another order for each of `epochs`."""
-        if len(steps) == 0:
-            return
-        parts = max(round(len(steps) / self.config.minibatch), 1)
-        for _ in range(self.config.epochs):
-            order = steps[torch.randperm(len(steps), generator=self.generator).numpy()]
-            yield from np.array_split(order, parts)
+    def shuffled(self, steps: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+        """The steps of each minibatch of an update."""
+        return shuffled_minibatches(
+            steps,
+            size=self.config.minibatch,
+            epochs=self.config.epochs,
+            generator=self.generator,
+        )
 
     def minibatches(self, buffer: ExperienceBuffer) -> Iterator[Minibatch]:
         """The minibatches that an update would take next, assembled."""
         lesson = self._lesson(buffer, 0.0)
-        for chosen in self._shuffled(own_steps(buffer)):
+        for chosen in self.shuffled(own_steps(buffer)):
             yield minibatch_of(lesson, chosen, self.device)
 
     def gradients_in_turn(

@@ -17,7 +17,7 @@ class TestMinibatches:
         buffer.returns[0] = np.arange(len(trains))
         return buffer
 
-    def test_every_own_step_comes_once_an_epoch_and_no_other(self):
+    def test_every_own_step_comes_in_every_epoch_and_no_other(self):
         agent = small_agent(epochs=3, minibatch=5)
         trains = [True] * 9 + [False, True] * 7
         numbers = [
@@ -25,11 +25,13 @@ class TestMinibatches:
             for batch in agent.minibatches(self.numbered(agent, trains))
         ]
         own = np.flatnonzero(trains).tolist()
-        assert len(numbers) == 3 * 3
+        assert len(own) == 16
+        assert [len(batch) for batch in numbers] == [5] * 4 * 3
         for epoch in range(3):
-            assert sorted(chain(*numbers[3 * epoch : 3 * epoch + 3])) == own
-        assert {len(batch) for batch in numbers} <= {5, 6}
-        assert numbers[0] != numbers[3] != numbers[6]
+            order = list(chain(*numbers[4 * epoch : 4 * epoch + 4]))
+            assert sorted(order[:16]) == own
+            assert order[16:] == order[:4]  # the last minibatch begins anew
+        assert numbers[0] != numbers[4] != numbers[8]
 
     def test_a_minibatch_holds_what_the_buffer_has_of_its_steps(self):
         agent, games = small_agent(minibatch=4), played_games(11, plies=60)

@@ -6,7 +6,6 @@ import torch
 
 from keisei.core.device_policy import DevicePolicy
 from keisei.core.device_rollout import DeviceRollout
-from keisei.core.device_update import DeviceUpdate
 from keisei.core.packed_masks import MASK_BYTES, pack_masks
 from keisei.core.ppo_agent import NonFiniteLossError, PPOAgent
 from keisei.shogi.policy_output_mapper import PolicyOutputMapper
@@ -193,22 +192,6 @@ def fill_from(buffer, trainer):
         )
     buffer.advantages[:] = rollout.advantages.numpy()
     buffer.returns[:] = rollout.returns.numpy()
-
-
-def test_every_step_that_trains_is_learned_from_in_every_pass():
-    config = device_config(games={"opponent_share": 0.5}, ppo={"minibatch": 10, "epochs": 3})
-    trainer = Trainer(config)
-    trainer.collect()
-    own = trainer.buffer.own_steps()
-    chosen = [
-        part.numpy() for part in DeviceUpdate(trainer.agent, None, trainer.buffer)._shuffled(own)
-    ]
-    assert {len(part) for part in chosen} == {10}
-    assert len(chosen) % 3 == 0
-    for first in range(0, len(chosen), len(chosen) // 3):
-        one_pass = np.concatenate(chosen[first : first + len(chosen) // 3])
-        assert np.array_equal(np.unique(one_pass), own)
-        assert len(one_pass) < len(own) + 10
 
 
 def test_a_loss_that_is_not_a_number_leaves_the_weights_as_they_were():
