@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from typing import Any
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3  # numbers of malloc.h
 _KEPT = 1 << 30
@@ -18,27 +17,12 @@ def keep_freed_memory() -> None:
     glibc returns what is free at the top of its heap, and the kernel hands it out again a page at a
     time, zeroed: 70,000 page faults in an update of the laptop config, a fifth of its time.
     """
-    mallopt = _of_glibc("mallopt")
-    if mallopt is not None:
-        mallopt(_MMAP_THRESHOLD, _KEPT)
-        mallopt(_TRIM_THRESHOLD, _KEPT)
-        mallopt(_TOP_PAD, _PAD)
-
-
-def give_back_free_memory() -> None:
-    """Give all free memory back to the kernel: to be called now and then where it is kept.
-
-    The lists of legal moves are of many lengths, and the heap of a process that learns from them
-    grew from 636 to 733 MB in an hour, most of it holes between what is in use.
-    """
-    malloc_trim = _of_glibc("malloc_trim")
-    if malloc_trim is not None:
-        malloc_trim(0)
-
-
-def _of_glibc(name: str) -> Any:
-    """One of its functions; None where the C library is another one."""
-    return getattr(ctypes.CDLL(None), name, None) if sys.platform == "linux" else None
+    if sys.platform == "linux":
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # not every C library has it
+        if mallopt is not None:
+            mallopt(_MMAP_THRESHOLD, _KEPT)
+            mallopt(_TRIM_THRESHOLD, _KEPT)
+            mallopt(_TOP_PAD, _PAD)
 
 
 def bound_primitive_caches() -> None:

@@ -19,11 +19,7 @@ from keisei.core.experience_buffer import ExperienceBuffer
 from keisei.core.ppo_agent import PPOAgent
 from keisei.prefixed_names import below
 from keisei.training.checkpoint_format import Checkpoint
-from keisei.training.memory_reuse import (
-    bound_primitive_caches,
-    give_back_free_memory,
-    keep_freed_memory,
-)
+from keisei.training.memory_reuse import bound_primitive_caches, keep_freed_memory
 from keisei.training.opponent_pool import OpponentPool
 from keisei.training.parallel.child_process import child_context
 from keisei.training.parallel.device_collector import DeviceCollector
@@ -42,8 +38,6 @@ from keisei.training.run_log import LOG_FILE
 from keisei.training.timeline import TRACE_FILE, Timeline
 
 _LOG = logging.getLogger(__name__)
-_UPDATES_TO_GIVE_BACK_MEMORY = 100
-"""So often: it takes some milliseconds, and what is needed again some more."""
 
 
 def _plays_on_device(config: Config, device: torch.device) -> bool:
@@ -230,8 +224,6 @@ class Trainer:
                 return self._learn()
         finally:
             self.updates += 1
-            if self.updates % _UPDATES_TO_GIVE_BACK_MEMORY == 0:
-                give_back_free_memory()
             if self.pool is not None:
                 self.pool.after_update(self.updates)
             with self.timeline.span("publish"):
