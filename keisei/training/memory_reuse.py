@@ -28,8 +28,8 @@ def keep_freed_memory() -> None:
 def bound_primitive_caches() -> None:
     """Have oneDNN keep the code of a few hundred shapes of batches, not of a thousand.
 
-    It compiles each convolution for each size of batch, and sizes vary where steps are left out:
-    the main process grew by 70 MB in eight minutes. To be called before the first convolution.
+    It compiles each convolution for each size of batch: when minibatches had many, the main process
+    grew by 70 MB in eight minutes. To be called before the first convolution.
     """
     for variable in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(variable, "256")

@@ -149,11 +149,11 @@ class _DeviceGroup:
         pack_masks(games.legal, games.legal_counts, self._masks.numpy())
         self._words.numpy()[:] = games.random_fractions() * 2.0**32
         self._learners.numpy()[:] = self.self_play.learners_turns()
-        if not self._records:
-            self._answer(rollout)
-        elif self._recorded is None:
+        if self._records and self._recorded is None:
             self._recorded = RecordedCall(partial(self._answer, rollout))
-        if self._recorded is not None:
+        if self._recorded is None:
+            self._answer(rollout)
+        else:
             self._recorded()
         if self._answered is not None:
             self._answered.record()
