@@ -6,6 +6,7 @@ depends on the data, so that a GPU always has the next thing to do.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -53,6 +54,8 @@ class DevicePolicy:
     def _compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
         if not self._agent.compiles:
             return function
+        # Inductor tells of an optimization that it leaves out, in the middle of the display.
+        warnings.filterwarnings("ignore", message=r"\s*Online softmax is disabled")
         compiled: Callable[..., Any] = torch.compile(function, dynamic=False, fullgraph=True)
         return compiled
 

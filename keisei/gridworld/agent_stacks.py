@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +12,7 @@ from numpy.typing import NDArray
 
 from keisei.gridworld.joint_turn import Turn
 from keisei.gridworld.model import AllActions, AllStates, Model, States
+from keisei.gridworld.quick_switching import QUICK_SWITCHING
 from keisei.gridworld.stack import Failure, Figures, LearningModel, Stack
 
 _LOG = logging.getLogger(__name__)
@@ -22,7 +21,6 @@ THREADS_TO_FEED = 2
 
 The same for any number of threads, so that this number changes no bit of what is learned.
 """
-_SWITCH_SECONDS = 0.0005
 Outcome = Figures | Failure
 Outcomes = dict[int, Outcome]
 Alone = Callable[[int, Any, Any], Figures]
@@ -107,7 +105,7 @@ class AgentStacks:
         if pool is None or len(jobs) < 2:
             done = [job.learn() for job in jobs]
         else:
-            with quick_switching():
+            with QUICK_SWITCHING:
                 done = [future.result() for future in [pool.submit(job.learn) for job in jobs]]
         return {number: outcome for outcomes in done for number, outcome in outcomes.items()}
 
@@ -154,21 +152,6 @@ class AgentStacks:
                 return {number: Failure.of(error)}
 
         return Job((number,), learn)
-
-
-@contextmanager
-def quick_switching() -> Iterator[None]:
-    """Have threads that wait for the interpreter get it sooner.
-
-    A thread that comes back from a matrix product waits 5 ms if another runs Python: two that train
-    took 9% longer.
-    """
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(_SWITCH_SECONDS)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(before)
 
 
 def _groups(models: Mapping[int, Model]) -> list[list[int]]:

@@ -120,7 +120,7 @@ class ParallelLessons:
             self.records[number].lived(steps[number])
         self.collected_steps += sum(steps)
         due = self._owing(self.parallel.train_interval)
-        with self.pauses.span("pause"):
+        with self.pauses.pause():
             if self.parallel.repeatable and self.parallel.max_agents_per_lesson is None:
                 # While the learner is still busy: who learns does not depend on who has learned.
                 lessons = self._snapshot(epoch, train_steps, due)
@@ -197,12 +197,12 @@ class ParallelLessons:
     def take_over_if_ready(self, epoch: int) -> None:
         """Give the agents what was learned beside, if it is ready: between two turns."""
         if self.learner is not None and not self.parallel.repeatable and self.learner.ready:
-            with self.pauses.span("pause"):
+            with self.pauses.pause():
                 self._take_over(epoch)
 
     def take_over_at_end(self, epoch: int) -> None:
         """Give the agents what was learned beside, at the end of an epoch: waited for if so set."""
-        with self.pauses.span("pause"):
+        with self.pauses.pause():
             self._take_over(epoch, wait=self.parallel.repeatable)
 
     def _take_over(self, epoch: int, *, wait: bool = False) -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from keisei.gridworld.quick_switching import QUICK_SWITCHING
 from keisei.gridworld.spans import NoTimeline, TimelineLike
 
 
@@ -22,6 +23,12 @@ class Pauses:
         self.longest: dict[str, float] = {}
         """Seconds of the longest so far, by name."""
         self._lately: dict[str, float] = {}
+
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        """Stand still; whoever learns hands the interpreter over sooner meanwhile."""
+        with QUICK_SWITCHING, self.span("pause"):
+            yield
 
     @contextmanager
     def span(self, name: str) -> Iterator[None]:

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import NamedTuple
 
-from keisei.gridworld.agent_stacks import Job, Outcomes, quick_switching
+from keisei.gridworld.agent_stacks import Job, Outcomes
+from keisei.gridworld.quick_switching import QUICK_SWITCHING
 from keisei.gridworld.spans import NoTimeline, TimelineLike, TimelineMaker
 from keisei.gridworld.stack import Failure
 
@@ -56,7 +57,7 @@ class LessonThreads:
     def start(self, jobs: Sequence[Job]) -> None:
         """Begin a round; the last one has been fetched."""
         if self._count > 1 and len(jobs) > 1:
-            self._switching.enter_context(quick_switching())
+            self._switching.enter_context(QUICK_SWITCHING)
         with self._news:
             self._round, self._closing = Round({}, set()), False
             self._waiting.extend(jobs)
