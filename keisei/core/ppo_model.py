@@ -100,7 +100,7 @@ class PPOModel:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.network = ActorCritic(inputs, actions, self.config.hidden).to(self.device)
-        self._parameters = list(self.network.parameters())
+        self._parameters = tuple(self.network.parameters())
         self.optimizer = torch.optim.Adam(
             self._parameters, lr=self.config.learning_rate, eps=1e-5, fused=True
         )
@@ -157,6 +157,12 @@ class PPOModel:
         turns = self._turns()
         self.memory.clear()
         return None if turns.count == 0 else turns.copy()
+
+    def forget_lesson(self, train_steps: int) -> None:
+        """Forget what `draw_lesson` would give, without a copy of it."""
+        if train_steps:
+            self._turns()
+            self.memory.clear()
 
     def _turns(self) -> Turns:
         """The turns stored, whose returns the scale counts in."""
@@ -248,8 +254,7 @@ class PPOModel:
     def adopt(self, other: PPOModel) -> None:
         """Take over the weights of a twin."""
         with torch.no_grad():
-            ours, theirs = self.network.parameters(), other.network.parameters()
-            torch._foreach_copy_(list(ours), list(theirs))
+            torch._foreach_copy_(self._parameters, other._parameters)
         self.memory.version = other.memory.version
 
     def stack_key(self) -> Hashable:

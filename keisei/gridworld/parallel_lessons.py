@@ -20,7 +20,7 @@ from keisei.gridworld.parallel_pool import LessonPool, Recipe
 from keisei.gridworld.parallel_records import LearningRecord, most_experienced
 from keisei.gridworld.parallel_settings import ParallelSettings
 from keisei.gridworld.spans import NoTimeline, TimelineMaker
-from keisei.gridworld.stack import Failure, Figures, LearningModel
+from keisei.gridworld.stack import Failure, Figures, ForgetsLessons, LearningModel
 
 
 class _Lesson(NamedTuple):
@@ -63,6 +63,9 @@ class ParallelLessons:
         """Note which of them learn so that it can be taken apart: asking takes 20 µs a model."""
         self.models = list(models)
         self._learning = {n: m for n, m in enumerate(models) if isinstance(m, LearningModel)}
+        self._forgetting = {
+            n: m for n, m in self._learning.items() if isinstance(m, ForgetsLessons)
+        }
 
     def make_stacks(self) -> None:
         """Stack the models as they are now: to be called when they have been loaded."""
@@ -130,7 +133,7 @@ class ParallelLessons:
                 self._take_over(epoch, wait=self.parallel.repeatable)
                 if due and not learner.busy:
                     self._teach(epoch, train_steps, due)
-            self._draw(epoch, train_steps, self._owing(self.parallel.backlog))  # forgotten
+            self._draw(epoch, train_steps, self._owing(self.parallel.backlog), forgotten=True)
 
     def _teach(self, epoch: int, train_steps: int, due: Iterable[int]) -> None:
         """Hand over all that those of them with most new experience have lived through."""
@@ -160,14 +163,22 @@ class ParallelLessons:
         """Who has lived through so many epochs since its last lesson."""
         return [n for n in self._learning if self.records[n].owed_epochs >= epochs]
 
-    def _draw(self, epoch: int, train_steps: int, numbers: Iterable[int]) -> dict[int, Any]:
-        """What these agents learn from; nothing of those that rest, who forget it."""
+    def _draw(
+        self, epoch: int, train_steps: int, numbers: Iterable[int], *, forgotten: bool = False
+    ) -> dict[int, Any]:
+        """What these agents learn from; nothing of those that rest, who forget it.
+
+        forgotten: nobody will learn from it.
+        """
         lessons = {}
         for number in numbers:
             record = self.records[number]
             steps = train_steps * record.owed_epochs
             record.settle()
             try:
+                if forgotten and number in self._forgetting:
+                    self._forgetting[number].forget_lesson(steps)
+                    continue
                 lesson = self._learning[number].draw_lesson(steps)
             except Exception as error:
                 if not record.rests(epoch):

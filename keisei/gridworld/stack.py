@@ -60,6 +60,14 @@ class LearningModel(Model, Protocol):
 
 
 @runtime_checkable
+class ForgetsLessons(Protocol):
+    """A model whose lessons are copies that take time, and are gone when they were drawn."""
+
+    def forget_lesson(self, train_steps: int) -> None:
+        """Forget what `draw_lesson` would give, without a copy of it."""
+
+
+@runtime_checkable
 class DrawsAtRandom(Protocol):
     """A model with random numbers of its own."""
 

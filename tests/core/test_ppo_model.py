@@ -41,6 +41,18 @@ def test_without_turns_there_is_nothing_to_learn():
     assert bits(learner.state()[0]) == before
 
 
+@pytest.mark.parametrize("train_steps", [0, 1])
+def test_to_forget_a_lesson_leaves_what_drawing_it_leaves(train_steps):
+    drawing, forgetting = model(), model()
+    for learner in (drawing, forgetting):
+        Lights(16).epoch(learner, 0)
+    drawing.draw_lesson(train_steps)
+    forgetting.forget_lesson(train_steps)
+    assert len(forgetting.memory) == (0 if train_steps else 80)
+    assert bits(forgetting.state()[0]) == bits(drawing.state()[0])
+    assert forgetting.state()[1] == drawing.state()[1]
+
+
 def test_turns_in_which_the_agent_was_not_there_are_not_learnt_from():
     learners = [model(), model()]
     nobody = np.arange(16) >= 8
