@@ -76,7 +76,7 @@ def draw_ratings(lines: list[dict[str, Any]], target: str) -> None:
         axis.set_xlabel(label)
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("rating")
-    axes[0].legend(fontsize=7)
+    axes[0].legend(fontsize=7, loc="lower right")
     figure.savefig(DOCS / "images" / target, dpi=110)
 
 
