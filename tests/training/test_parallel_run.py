@@ -29,7 +29,12 @@ from tests.training.command_line import (
 PARALLEL = ["training.parallel.enabled=true", "training.parallel.num_workers=2"]
 SYNC = [*PARALLEL, "training.parallel.mode=sync", "training.parallel.num_learners=2"]
 ASYNC = [*PARALLEL, "training.parallel.mode=async", "training.parallel.num_learners=1"]
-ALIKE = ["ppo.final_learning_rate=3e-4", "ppo.learning_rate=3e-4", "ppo.final_entropy=0.01"]
+ALIKE = [
+    "ppo.learning_rate=3e-4",
+    "ppo.final_learning_rate=3e-4",
+    "ppo.entropy=0.01",
+    "ppo.final_entropy=0.01",
+]
 """What makes an update the same however many are to come."""
 
 

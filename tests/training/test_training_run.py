@@ -108,7 +108,7 @@ def test_a_resumed_run_keeps_its_model_and_its_games(trained, setting):
 def test_a_resumed_run_keeps_its_optimizer(trained):
     _, run = trained
     with pytest.raises(ValueError, match=r"keeps its ppo\.optimizer; start a new one"):
-        TrainingSession.resume(run, ["ppo.optimizer=muon"])
+        TrainingSession.resume(run, ["ppo.optimizer=adamw"])
 
 
 def test_a_killed_run_resumes_to_the_same_end(trained, tmp_path):
