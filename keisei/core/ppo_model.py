@@ -143,26 +143,24 @@ class PPOModel:
 
     def train_step(self) -> dict[str, float]:
         """Learn from all turns since the last update, and forget them; the update's figures."""
-        turns = self._turns()
-        self.memory.clear()  # forgets, and leaves the turns where they are
-        return {} if turns.count == 0 else self.learn(turns)
+        turns = self.lend_lesson(1)
+        return {} if turns is None else self.learn(turns)
 
     def draw_lesson(self, train_steps: int) -> Turns | None:
         """A copy of all turns since the last one, which are then forgotten; None without any.
 
         That is what one train step learns from: with `train_steps` 0 everything stays.
         """
+        turns = self.lend_lesson(train_steps)
+        return None if turns is None else turns.copy()
+
+    def lend_lesson(self, train_steps: int) -> Turns | None:
+        """The same without a copy: the memory's own, good until its next turn."""
         if train_steps == 0:
             return None
         turns = self._turns()
-        self.memory.clear()
-        return None if turns.count == 0 else turns.copy()
-
-    def forget_lesson(self, train_steps: int) -> None:
-        """Forget what `draw_lesson` would give, without a copy of it."""
-        if train_steps:
-            self._turns()
-            self.memory.clear()
+        self.memory.clear()  # forgets, and leaves the turns where they are
+        return None if turns.count == 0 else turns
 
     def _turns(self) -> Turns:
         """The turns stored, whose returns the scale counts in."""

@@ -20,7 +20,7 @@ from keisei.gridworld.parallel_pool import LessonPool, Recipe
 from keisei.gridworld.parallel_records import LearningRecord, most_experienced
 from keisei.gridworld.parallel_settings import ParallelSettings
 from keisei.gridworld.spans import NoTimeline, TimelineMaker
-from keisei.gridworld.stack import Failure, Figures, ForgetsLessons, LearningModel
+from keisei.gridworld.stack import Failure, Figures, LearningModel, LendsLessons
 
 
 class _Lesson(NamedTuple):
@@ -63,9 +63,7 @@ class ParallelLessons:
         """Note which of them learn so that it can be taken apart: asking takes 20 µs a model."""
         self.models = list(models)
         self._learning = {n: m for n, m in enumerate(models) if isinstance(m, LearningModel)}
-        self._forgetting = {
-            n: m for n, m in self._learning.items() if isinstance(m, ForgetsLessons)
-        }
+        self._lending = {n: m for n, m in self._learning.items() if isinstance(m, LendsLessons)}
 
     def make_stacks(self) -> None:
         """Stack the models as they are now: to be called when they have been loaded."""
@@ -105,9 +103,10 @@ class ParallelLessons:
         """Have all learn and wait for it; with a lesson pool, on the twins of the learner."""
         for number in self._learning:
             self.records[number].owed_epochs = 1
-        lessons = self._draw(epoch, train_steps, self._learning)
+        here = self._lesson_pool is None
+        lessons = self._draw(epoch, train_steps, self._learning, lent=here)
         self._taught_epoch = epoch
-        if self._lesson_pool is None:
+        if here:
             together = self.parallel.parallel_training
             outcomes = self.stacks.learn(lessons, self._get_threads(), stacked=together)
             self._note(outcomes, epoch)
@@ -133,7 +132,7 @@ class ParallelLessons:
                 self._take_over(epoch, wait=self.parallel.repeatable)
                 if due and not learner.busy:
                     self._teach(epoch, train_steps, due)
-            self._draw(epoch, train_steps, self._owing(self.parallel.backlog), forgotten=True)
+            self._draw(epoch, train_steps, self._owing(self.parallel.backlog), lent=True)
 
     def _teach(self, epoch: int, train_steps: int, due: Iterable[int]) -> None:
         """Hand over all that those of them with most new experience have lived through."""
@@ -164,11 +163,11 @@ class ParallelLessons:
         return [n for n in self._learning if self.records[n].owed_epochs >= epochs]
 
     def _draw(
-        self, epoch: int, train_steps: int, numbers: Iterable[int], *, forgotten: bool = False
+        self, epoch: int, train_steps: int, numbers: Iterable[int], *, lent: bool = False
     ) -> dict[int, Any]:
         """What these agents learn from; nothing of those that rest, who forget it.
 
-        forgotten: nobody will learn from it.
+        lent: they may not be copies, and are learned from before the next turn, if at all.
         """
         lessons = {}
         for number in numbers:
@@ -176,10 +175,10 @@ class ParallelLessons:
             steps = train_steps * record.owed_epochs
             record.settle()
             try:
-                if forgotten and number in self._forgetting:
-                    self._forgetting[number].forget_lesson(steps)
-                    continue
-                lesson = self._learning[number].draw_lesson(steps)
+                if lent and number in self._lending:
+                    lesson = self._lending[number].lend_lesson(steps)
+                else:
+                    lesson = self._learning[number].draw_lesson(steps)
             except Exception as error:
                 if not record.rests(epoch):
                     self._rest(number, Failure.of(error), epoch + 1)

@@ -60,11 +60,11 @@ class LearningModel(Model, Protocol):
 
 
 @runtime_checkable
-class ForgetsLessons(Protocol):
+class LendsLessons(Protocol):
     """A model whose lessons are copies that take time, and are gone when they were drawn."""
 
-    def forget_lesson(self, train_steps: int) -> None:
-        """Forget what `draw_lesson` would give, without a copy of it."""
+    def lend_lesson(self, train_steps: int) -> Any:
+        """What `draw_lesson` would give, but no copy: good until the memory's next turn."""
 
 
 @runtime_checkable

@@ -42,15 +42,20 @@ def test_without_turns_there_is_nothing_to_learn():
 
 
 @pytest.mark.parametrize("train_steps", [0, 1])
-def test_to_forget_a_lesson_leaves_what_drawing_it_leaves(train_steps):
-    drawing, forgetting = model(), model()
-    for learner in (drawing, forgetting):
+def test_a_lesson_that_is_lent_is_the_one_that_is_drawn(train_steps):
+    drawing, lending = model(), model()
+    for learner in (drawing, lending):
         Lights(16).epoch(learner, 0)
-    drawing.draw_lesson(train_steps)
-    forgetting.forget_lesson(train_steps)
-    assert len(forgetting.memory) == (0 if train_steps else 80)
-    assert bits(forgetting.state()[0]) == bits(drawing.state()[0])
-    assert forgetting.state()[1] == drawing.state()[1]
+    drawn, lent = drawing.draw_lesson(train_steps), lending.lend_lesson(train_steps)
+    assert len(lending.memory) == (0 if train_steps else 80)
+    if train_steps:
+        assert np.array_equal(lent.states, drawn.states)
+        assert np.shares_memory(lent.states, lending.memory.states)
+        assert not np.shares_memory(drawn.states, drawing.memory.states)
+    else:
+        assert drawn is lent is None
+    assert bits(lending.state()[0]) == bits(drawing.state()[0])
+    assert lending.state()[1] == drawing.state()[1]
 
 
 def test_turns_in_which_the_agent_was_not_there_are_not_learnt_from():

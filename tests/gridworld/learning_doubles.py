@@ -204,13 +204,14 @@ def impossible(lesson):
 def spoil(game, number, epochs, spoiling):
     """Spoil what an agent learns from, in these epochs."""
     model = game.agents[number].model
-    draw = model.draw_lesson
+    name = "lend_lesson" if hasattr(model, "lend_lesson") else "draw_lesson"
+    give = getattr(model, name)
 
-    def draw_lesson(train_steps):
-        lesson = draw(train_steps)
+    def give_lesson(train_steps):
+        lesson = give(train_steps)
         return lesson if lesson is None or game.epoch not in epochs else spoiling(lesson)
 
-    model.draw_lesson = draw_lesson
+    setattr(model, name, give_lesson)
     return game
 
 
