@@ -25,6 +25,7 @@ from keisei.training.world_games import make_game
 from keisei.world_config import WorldConfig
 
 _DECISIONS = 20
+_WARM_EPOCHS = 2
 _TOGETHER: dict[str, Any] = {"enabled": True}
 _BESIDE: dict[str, Any] = {**_TOGETHER, "async_learning": True}
 
@@ -76,8 +77,10 @@ def _row(config: WorldConfig, *, rounds: int, seconds: float) -> dict[str, Any]:
     train_steps = config.learner.train_steps
     with ExitStack() as stack:
         sides = {name: stack.enter_context(closing(side)) for name, side in _sides(config)}
-        for side in sides.values():
-            side.run_epoch(train_steps=train_steps)  # compiled, and memory in use
+        for side in sides.values():  # until all is compiled, and memory in use
+            for _ in range(_WARM_EPOCHS):
+                side.run_epoch(train_steps=train_steps)
+                side.finish_lessons(train_steps)  # weights are taken over, too
         beside: Any = sides["beside"]
         beside.pauses.longest.clear()
         figures = [_round(sides, train_steps, seconds) for _ in range(rounds)]
