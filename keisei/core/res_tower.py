@@ -74,9 +74,9 @@ class ActorCriticResTower(nn.Module):
             nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
 
     def matrices(self) -> list[nn.Parameter]:
-        """The weights of the layers below the heads."""
+        """The weights of the tower's convolutions."""
         layers = (*self.stem.parameters(), *self.blocks.parameters())
-        return [parameter for parameter in layers if parameter.dim() > 1]
+        return [parameter for parameter in layers if parameter.dim() > 2]
 
     def forward(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """[B, 100] int8 -> logits [B, 2187] and values [B] in [-1, 1], both float32."""

@@ -51,6 +51,7 @@ ATTACK_PLANES = THEIR_UNARY_HAND + sum(UNARY_SIZES)
 # The ways a square looks for its attackers: one step in each direction, then along the rays, which
 # are the directions without the knights' jumps.
 _STEPS, _RAYS = len(DIRECTION_STEPS), 8
+_NO_BIT = 62  # of a set of squares: 62 planes at most show something of each square
 
 _SCALES = np.array([*HAND_SIZES, *HAND_SIZES, 1, PLY_SCALE, REPETITIONS_SCALE, 1], np.float32)
 _UNARY_KINDS = np.repeat(np.arange(len(HAND_SIZES)), UNARY_SIZES)
@@ -107,17 +108,28 @@ def feature_set(name: str) -> FeatureSet:
 
 def expand_core46(positions: Tensor, *, dtype: torch.dtype = torch.float32) -> Tensor:
     """Pieces, hands, colour, ply, earlier occurrences and check: [B, 46, 9, 9]."""
-    if kernels_can_read(positions) and dtype in _BITS:
-        return _expand_in_memory(positions, CORE46, dtype)
-    return _join([_pieces(positions), _scalars(positions)], dtype)
+    return _expanded(positions, CORE46, dtype)
 
 
 def expand_attack(positions: Tensor, *, dtype: torch.dtype = torch.float32) -> Tensor:
     """core46, what each kind attacks, how many attack a square, unary hands: [B, 136, 9, 9]."""
+    return _expanded(positions, ATTACK, dtype)
+
+
+def _expanded(positions: Tensor, features: FeatureSet, dtype: torch.dtype) -> Tensor:
+    """[B, C, 9, 9] of `dtype`; in memory the channels come last."""
     if kernels_can_read(positions) and dtype in _BITS:
-        return _expand_in_memory(positions, ATTACK, dtype)
-    parts = [_pieces(positions), _scalars(positions), *_attacks(positions), _unary_hands(positions)]
-    return _join(parts, dtype)
+        return _expand_in_memory(positions, features, dtype)
+    tables = _tables(positions.device, features.name)
+    sets, even = _pieces(positions), _scalars(positions, tables)
+    if features.num_planes > CORE46_PLANES:
+        sets = sets | _attacks(positions, tables)
+        even = torch.cat([even, _unary_hands(positions, tables)], dim=1)
+    # One sum for all planes: a GPU takes long to find out which part a plane comes from.
+    of_squares = sets.unsqueeze(2).bitwise_right_shift(tables.bits).bitwise_and(1)
+    alike = even.index_select(1, tables.columns) * tables.is_even
+    planes = (of_squares + alike.unsqueeze(1)).to(dtype)
+    return planes.view(-1, 9, 9, features.num_planes).permute(0, 3, 1, 2)
 
 
 def kernels_can_read(tensor: Tensor) -> bool:
@@ -160,54 +172,49 @@ ATTACK = FeatureSet(
 FEATURE_SETS = {features.name: features for features in (CORE46, ATTACK)}
 
 
-def _join(parts: list[Tensor], dtype: torch.dtype) -> Tensor:
-    """Join parts [B, planes, 81], or [B, planes, 1] where all squares are alike."""
-    planes = torch.cat([part.to(dtype).expand(-1, -1, 81) for part in parts], dim=1)
-    return planes.view(*planes.shape[:2], 9, 9)
-
-
 def _pieces(positions: Tensor) -> Tensor:
-    """Where the pieces of both sides stand: [B, 28, 81] bool."""
-    board = positions[:, :OWN_HAND]
-    sides = torch.stack([board, -board], dim=1).unsqueeze(2)
-    return torch.eq(sides, _tables(positions.device).piece_numbers.view(-1, 1)).flatten(1, 2)
+    """Where the pieces of both sides stand: [B, 81] int64, bits of `SparsePlanes.sets`."""
+    board = positions[:, :OWN_HAND].long()
+    own_bit, their_bit = board - 1, NUM_PIECES - 1 - board
+    return (board != 0).long().bitwise_left_shift(torch.where(board > 0, own_bit, their_bit))
 
 
-def _scalars(positions: Tensor) -> Tensor:
-    """Hands, colour, ply, earlier occurrences and check, scaled to at most 1: [B, 18, 1] float."""
+def _attacks(positions: Tensor, tables: _Tables) -> Tensor:
+    """What attacks each square, and how many: [B, 81] int64, bits of `SparsePlanes.sets`."""
+    kinds, attackers = (_in_movers_view(said).long() for said in _attackers(positions, tables))
+    levels = torch.zeros_like(attackers)
+    for bit, level in enumerate(ATTACKER_LEVELS):
+        levels = levels | (attackers >= level).long() << bit
+    sets, bit = torch.zeros_like(kinds[:, 0]), 2 * NUM_PIECES
+    for of_both_sides, size in ((kinds >> 1, NUM_PIECES), (levels, len(ATTACKER_LEVELS))):
+        for side in of_both_sides.unbind(1):
+            sets, bit = sets | side << bit, bit + size
+    return sets
+
+
+def _scalars(positions: Tensor, tables: _Tables) -> Tensor:
+    """Hands, colour, ply, earlier occurrences and check, scaled to at most 1: [B, 18] float."""
     low, high = (positions[:, PLY_LOW : PLY_HIGH + 1].int() & 255).unbind(1)
     ply = (low + 256 * high).clamp(max=PLY_SCALE).unsqueeze(1)
     hands_and_colour = positions[:, OWN_HAND : COLOUR + 1]
     repetitions, in_check = (positions[:, byte : byte + 1] for byte in (REPETITIONS, IN_CHECK))
     scalars = torch.cat([hands_and_colour, ply, repetitions, in_check], dim=1)
-    return scalars.div(_tables(positions.device).scales).unsqueeze(2)
+    return scalars.div(tables.scales)
 
 
-def _unary_hands(positions: Tensor) -> Tensor:
-    """Whether a side holds at least 1, 2, ... of each kind: [B, 56, 1] bool."""
-    tables = _tables(positions.device)
+def _unary_hands(positions: Tensor, tables: _Tables) -> Tensor:
+    """Whether a side holds at least 1, 2, ... of each kind: [B, 56] bool."""
     held = positions[:, OWN_HAND:COLOUR].index_select(1, tables.unary_slots)
-    return torch.ge(held, tables.unary_levels).unsqueeze(2)
+    return torch.ge(held, tables.unary_levels)
 
 
-def _attacks(positions: Tensor) -> tuple[Tensor, Tensor]:
-    """What each kind attacks, [B, 28, 81] bool, and what 1, 2 and 3 pieces attack, [B, 6, 81]."""
-    tables = _tables(positions.device)
-    kinds, attackers = (_in_movers_view(said) for said in _attackers(positions))
-    has_kind = kinds.bitwise_right_shift(tables.piece_numbers.view(-1, 1)).bitwise_and(1) > 0
-    is_level = attackers >= tables.attacker_levels.view(-1, 1)
-    return has_kind.flatten(1, 2), is_level.flatten(1, 2)
-
-
-def _attackers(positions: Tensor) -> tuple[Tensor, Tensor]:
+def _attackers(positions: Tensor, tables: _Tables) -> tuple[Tensor, Tensor]:
     """Which kinds attack each square, bit n for piece n, and how many pieces: [81, 2, B] int16.
 
     Each square looks back along each direction, at the piece one step away and at the first piece
     in sight, and is attacked by it if it moves that way. The batch comes last, so that a look
-    copies whole rows; and kinds are bits, since a GPU takes ten times as long to write the planes
-    of bytes that lie far apart.
+    copies whole rows.
     """
-    tables = _tables(positions.device)
     board = positions[:, :OWN_HAND].t()
     views = torch.stack([board, -board.flip(0)], dim=1)  # [81, 2, B]
     steps = _rows(views, tables.one_step_back)  # [10 * 81, 2, B]
@@ -229,25 +236,29 @@ def _rows(rows: Tensor, wanted: Tensor) -> Tensor:
 
 
 def _in_movers_view(squares: Tensor) -> Tensor:
-    """Squares [81, 2, B] in each side's own view as the mover sees them: [B, 2, 1, 81]."""
+    """Squares [81, 2, B] in each side's own view as the mover sees them: [B, 2, 81]."""
     own, theirs = squares.unbind(1)
-    return torch.stack([own, theirs.flip(0)]).permute(2, 0, 1).unsqueeze(2)
+    return torch.stack([own, theirs.flip(0)]).permute(2, 0, 1)
 
 
 class _Tables(NamedTuple):
-    """The constants of the expansion, on one device."""
+    """The constants of the expansion of a feature set, on one device.
 
-    piece_numbers: Tensor  # [14]
+    A plane shows a bit of the squares' sets, or a column of what is alike on all squares.
+    """
+
+    bits: Tensor  # [C]
+    columns: Tensor  # [C]
+    is_even: Tensor  # [C] 1, or 0 for a plane of bits
     scales: Tensor  # [18]
     unary_slots: Tensor  # [56]
     unary_levels: Tensor  # [56]
-    attacker_levels: Tensor  # [3]
     one_step_back: Tensor  # [10 * 81]: rows of one board
     further_back: tuple[Tensor, ...]  # [8 * 81] for 1, 2 and 4 steps: rows of 8 boards
 
 
-def _tables(device: torch.device) -> _Tables:
-    return _make_tables(device)
+def _tables(device: torch.device, name: str) -> _Tables:
+    return _make_tables(device, name)
 
 
 # Dynamo traces through `functools.cache`: a compiled graph would make the tables, and copy them to
@@ -258,16 +269,23 @@ _tables._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 @cache
-def _make_tables(device: torch.device) -> _Tables:
+def _make_tables(device: torch.device, name: str) -> _Tables:
+    features = FEATURE_SETS[name]
+    bits = np.full(features.num_planes, _NO_BIT)
+    bits[features.square_planes] = np.arange(len(features.square_planes))
+    columns = np.zeros(features.num_planes, np.int64)
+    columns[features.even_planes] = np.arange(len(features.even_planes))
+
     def constant(numbers: Sequence[int] | NDArray[Any], dtype: torch.dtype = torch.int64) -> Tensor:
         return torch.tensor(numbers, dtype=dtype, device=device)
 
     return _Tables(
-        piece_numbers=constant(range(1, NUM_PIECES + 1), torch.int8),
+        bits=constant(bits),
+        columns=constant(columns),
+        is_even=constant(bits == _NO_BIT, torch.float32),
         scales=constant(_SCALES, torch.float32),
         unary_slots=constant(_UNARY[0]),
         unary_levels=constant(_UNARY[1], torch.int8),
-        attacker_levels=constant(ATTACKER_LEVELS, torch.int8),
         one_step_back=constant(_rows_back(_STEPS, 1, board_rows=0)),
         further_back=tuple(constant(_rows_back(_RAYS, n, board_rows=81)) for n in (1, 2, 4)),
     )

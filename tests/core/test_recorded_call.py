@@ -33,6 +33,7 @@ def test_a_run_with_recordings_learns_the_same(compiled, optimizer):
                     "model.width=32",
                     f"ppo.optimizer={optimizer}",
                     "games.count=64",
+                    "games.opponent_share=0.25",
                     "games.opponent_interval=1",
                     "ppo.minibatch=256",
                     "ppo.epochs=2",

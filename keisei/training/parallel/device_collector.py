@@ -112,7 +112,7 @@ class DeviceCollector(PlaysHere):
 class _DeviceGroup:
     """A group of games and its question to the device, one at a time.
 
-    Where the agent records, all that the device does for a question is recorded.
+    Where the agent records, all that the device does for a question is recorded, and for values.
     """
 
     def __init__(
@@ -128,6 +128,7 @@ class _DeviceGroup:
         self._opponent_rows = int(self_play.against_opponent.sum())
         self._device, self._records = agent.device, agent.records
         self._recorded: RecordedCall[None] | None = None
+        self._recorded_values: RecordedCall[Tensor] | None = None
         games = self_play.games.num_games
         self._columns = slice(column, column + games)
         self._step = _pinned((1,), torch.int64, agent.device)
@@ -225,7 +226,10 @@ class _DeviceGroup:
         return self._values(self.self_play.games.positions)
 
     def _values(self, positions: NDArray[np.int8]) -> NDArray[np.float32]:
-        values = self._policy.values(torch.from_numpy(positions).to(self._device))
+        seen = torch.from_numpy(positions).to(self._device)
+        if self._records and self._recorded_values is None:
+            self._recorded_values = RecordedCall(self._policy.values, seen)
+        values = (self._recorded_values or self._policy.values)(seen)
         answer: NDArray[np.float32] = values.cpu().numpy()
         return answer
 
