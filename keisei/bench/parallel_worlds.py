@@ -81,17 +81,18 @@ def _row(config: WorldConfig, *, rounds: int, seconds: float) -> dict[str, Any]:
             for _ in range(_WARM_EPOCHS):
                 side.run_epoch(train_steps=train_steps)
                 side.finish_lessons(train_steps)  # weights are taken over, too
-        beside: Any = sides["beside"]
-        beside.pauses.longest.clear()
         figures = [_round(sides, train_steps, seconds) for _ in range(rounds)]
+        beside: Any = sides["beside"]
         learned_share = beside.learned_steps / max(beside.collected_steps, 1)
-        pauses = {
-            f"longest_{name}_seconds": beside.pauses.longest.get(name, 0.0)
-            for name in ("pause", "snapshot")
-        }
     medians = {name: statistics.median(one[name] for one in figures) for name in figures[0]}
     row = {"agents": config.rules["agents"], "copies": config.copies}
-    return {**row, **medians, "learned_share": learned_share, **pauses}
+    longest_of_all = max(one["longest_pause_seconds"] for one in figures)
+    return {
+        **row,
+        **medians,
+        "learned_share": learned_share,
+        "longest_pause_of_all_seconds": longest_of_all,
+    }
 
 
 def _sides(config: WorldConfig) -> list[tuple[str, Game]]:
@@ -118,6 +119,9 @@ def _with(config: WorldConfig, parallel: dict[str, Any]) -> WorldConfig:
 
 
 def _round(sides: dict[str, Game], train_steps: int, seconds: float) -> dict[str, float]:
+    """Of a turn of every side, and the longest pause and snapshot in that of the learner beside."""
+    beside: Any = sides["beside"]
+    beside.pauses.longest.clear()
     measured = {name: _measured(side, train_steps, seconds) for name, side in sides.items()}
     plain, together = measured["one_by_one"], measured["together"]
     deciding = {name: _deciding_seconds(sides[name]) for name in ("one_by_one", "together")}
@@ -129,6 +133,8 @@ def _round(sides: dict[str, Game], train_steps: int, seconds: float) -> dict[str
         "plain_agent_steps_per_second": plain.rate,
         "agent_steps_per_second": measured["beside"].rate,
         "processes_agent_steps_per_second": measured["processes"].rate,
+        "longest_pause_seconds": beside.pauses.longest.get("pause", 0.0),
+        "longest_snapshot_seconds": beside.pauses.longest.get("snapshot", 0.0),
     }
 
 
