@@ -4,8 +4,8 @@
 
 needs matplotlib (extra `dev`). docs/data/laptop_sweep.jsonl holds figures averaged over a tenth of
 each run; the other files are from `metrics.jsonl` of runs, every fourth update (gpu_run), every
-second (gpu_attack), every eighth (gpu_muon), every twelfth (gpu_muon_one_epoch) or averaged over
-sixteen (laptop_seed*). gpu_ratings.jsonl holds what `keisei ladder` said of checkpoints, with the
+second (gpu_attack), every eighth (gpu_muon), every twelfth (gpu_muon_one_epoch), every sixteenth
+(gpu_lambda) or averaged over sixteen (laptop_seed*). gpu_ratings.jsonl holds what `keisei ladder` said of checkpoints, with the
 GPU minutes, starts included, and the games that they had cost.
 """
 
@@ -94,6 +94,7 @@ def main() -> None:
         "10x128, attack, pool": read("gpu_attack.jsonl"),
         "6x128 with Muon": read("gpu_muon.jsonl"),
         "the same, one epoch": read("gpu_muon_one_epoch.jsonl"),
+        "minibatch 2,048, lambda .9": read("gpu_lambda.jsonl"),
     }
     draw(runs, "On an H200", "gpu_run.png")
     draw_ratings(read("gpu_ratings.jsonl"), "gpu_ratings.png")
