@@ -29,17 +29,24 @@ _WARM_UPDATES = 2
 def bench_versus_serial(
     words: list[str], *, rounds: int, seconds: float, more_sides: dict[str, list[str]] | None = None
 ) -> dict[str, Any]:
-    """Steps a second and cores used by each side, and the ratios of parallel to serial."""
+    """Steps a second and cores used by each side, and the ratios of parallel to serial.
+
+    `unlinked` is what this machine has to give: on every core a training with one thread, none of
+    which knows of the others. On a shared machine cores that are all busy are slower than one.
+    """
+    one_thread = [SERIAL, "training.threads=1"]
     sides = {
         "serial": [SERIAL],
-        "serial_one_thread": [SERIAL, "training.threads=1"],
+        "serial_one_thread": one_thread,
         "parallel": [PARALLEL],
+        "unlinked": one_thread,
         **(more_sides or {}),
     }
+    processes = {name: usable_cores() if name == "unlinked" else 1 for name in sides}
     answers: dict[str, list[dict[str, float]]] = {name: [] for name in sides}
     with ExitStack() as stack:
         running = {
-            name: stack.enter_context(_Side([*words, *settings]))
+            name: stack.enter_context(_Side([*words, *settings], processes[name]))
             for name, settings in sides.items()
         }
         for _ in range(rounds):
@@ -68,29 +75,38 @@ def _tell(name: str, turn: dict[str, float]) -> None:
 
 
 class _Side:
-    """A process that trains when it is told to."""
+    """Processes that train when they are told to, each by itself."""
 
-    def __init__(self, words: list[str]) -> None:
+    def __init__(self, words: list[str], processes: int) -> None:
         command = [sys.executable, "-m", "keisei.bench.versus_serial", *words]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        self._processes = [
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            for _ in range(processes)
+        ]
 
     def __enter__(self) -> _Side:
         self.train(0.1)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.communicate()
+        for process in self._processes:
+            process.communicate()
 
     def train(self, seconds: float) -> dict[str, float]:
-        """Train for about so long: steps, seconds, and seconds of all its processors."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(f"{seconds}\n")
-        self._process.stdin.flush()
-        answer: dict[str, float] = json.loads(self._process.stdout.readline())
-        return answer
+        """Train for about so long: steps, seconds, and seconds of all its processors.
+
+        Of several processes, what they did in the mean of their seconds.
+        """
+        for process in self._processes:
+            assert process.stdin is not None
+            process.stdin.write(f"{seconds}\n")
+            process.stdin.flush()
+        answers: list[dict[str, float]] = []
+        for process in self._processes:
+            assert process.stdout is not None
+            answers.append(json.loads(process.stdout.readline()))
+        total = {name: sum(answer[name] for answer in answers) for name in answers[0]}
+        return {**total, "seconds": total["seconds"] / len(answers)}
 
 
 def _be_a_side(words: list[str]) -> None:
