@@ -5,8 +5,8 @@
 needs matplotlib (extra `dev`). docs/data/laptop_sweep.jsonl holds figures averaged over a tenth of
 each run; the other files are from `metrics.jsonl` of runs, every fourth update (gpu_run), every
 second (gpu_attack), every eighth (gpu_muon), every twelfth (gpu_muon_one_epoch), every sixteenth
-(gpu_lambda) or averaged over sixteen (laptop_seed*). gpu_ratings.jsonl holds what `keisei ladder` said of checkpoints, with the
-GPU minutes, starts included, and the games that they had cost.
+(gpu_lambda) or averaged over sixteen (laptop_seed*). gpu_ratings.jsonl holds what `keisei ladder`
+said of checkpoints, with the GPU minutes, starts included, and the games that they had cost.
 """
 
 from __future__ import annotations
