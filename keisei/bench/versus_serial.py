@@ -18,6 +18,7 @@ from typing import Any
 import psutil
 
 from keisei.config_loading import config_of
+from keisei.core.devices import pick_device
 from keisei.training.parallel.process_counts import usable_cores
 from keisei.training.trainer import Trainer
 
@@ -31,17 +32,18 @@ def bench_versus_serial(
 ) -> dict[str, Any]:
     """Steps a second and cores used by each side, and the ratios of parallel to serial.
 
-    `unlinked` is what this machine has to give: on every core a training with one thread, none of
-    which knows of the others. On a shared machine cores that are all busy are slower than one.
+    `unlinked`, without a GPU, is what this machine has to give: on every core a training with one
+    thread, none of which knows of the others. Cores that are all busy may be slower than one.
     """
     one_thread = [SERIAL, "training.threads=1"]
     sides = {
         "serial": [SERIAL],
         "serial_one_thread": one_thread,
         "parallel": [PARALLEL],
-        "unlinked": one_thread,
         **(more_sides or {}),
     }
+    if pick_device(config_of(words).device).type == "cpu":
+        sides["unlinked"] = one_thread
     processes = {name: usable_cores() if name == "unlinked" else 1 for name in sides}
     answers: dict[str, list[dict[str, float]]] = {name: [] for name in sides}
     with ExitStack() as stack:
