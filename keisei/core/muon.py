@@ -104,26 +104,30 @@ def _matrix(weight: Tensor) -> Tensor:
 def orthogonalised(alike: list[Tensor]) -> list[Tensor]:
     """Each [M, R, C] float32 with all singular values that are not 0 between about 0.7 and 1.2.
 
-    Zeros around a matrix stay zeros, so all are computed as one batch: the products are so small
-    that a GPU takes as long for one matrix as for all.
+    An iteration multiplies a matrix X from the left by a polynomial of X X'. All these polynomials
+    follow from the first X X', a small square matrix, so that X itself is multiplied only twice: a
+    fifth of the time on a CPU. Zeros around a square matrix change nothing, so those of all shapes
+    are one batch: the products are so small that a GPU takes as long for one as for all.
     """
-    wide = [m if m.shape[1] <= m.shape[2] else m.mT for m in alike]
-    rows, columns = (max(m.shape[axis] for m in wide) for axis in (1, 2))
-    x = torch.cat([pad(_scaled(m), (0, columns - m.shape[2], 0, rows - m.shape[1])) for m in wide])
+    wide = [_scaled(m if m.shape[1] <= m.shape[2] else m.mT) for m in alike]
+    rows = max(m.shape[1] for m in wide)
+    square = torch.cat([pad(m @ m.mT, (0, rows - m.shape[1]) * 2) for m in wide])
     linear, cubic, quintic = _COEFFICIENTS
+    unit = linear * torch.eye(rows, device=square.device)
+    factor = unit / linear
     for _ in range(_ITERATIONS):
-        square = x @ x.mT
-        polynomial = torch.baddbmm(square, square, square, beta=cubic, alpha=quintic)
-        x = torch.baddbmm(x, polynomial, x, beta=linear)
-    parts = torch.split(x, [len(m) for m in wide])
-    turned = [part[:, : m.shape[1], : m.shape[2]] for part, m in zip(parts, wide, strict=True)]
+        polynomial = torch.baddbmm(square, square, square, beta=cubic, alpha=quintic) + unit
+        factor = polynomial @ factor
+        square = polynomial @ square @ polynomial
+    parts = torch.split(factor, [len(m) for m in wide])
+    turned = [part[:, : m.shape[1], : m.shape[1]] @ m for part, m in zip(parts, wide, strict=True)]
     return [
-        (part if part.shape == m.shape else part.mT).float().contiguous()
+        part if part.shape == m.shape else part.mT.contiguous()
         for part, m in zip(turned, alike, strict=True)
     ]
 
 
 def _scaled(matrices: Tensor) -> Tensor:
-    """With singular values up to 1, in the type that is fast there."""
+    """With singular values up to 1."""
     scaled: Tensor = matrices / matrices.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
-    return scaled.bfloat16() if matrices.is_cuda else scaled
+    return scaled

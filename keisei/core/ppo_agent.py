@@ -41,6 +41,16 @@ class Choice(NamedTuple):
     values: NDArray[np.float32]
 
 
+class Answer(NamedTuple):
+    """What weights of some version say of B positions, on the agent's device."""
+
+    logits: Tensor
+    """As the functions of `legal_policy` take them."""
+    values: Tensor
+    """[B] for the mover."""
+    version: int
+
+
 class NonFiniteLossError(RuntimeError):
     """An update met a loss or gradient that is not a number; the weights before it are kept."""
 
@@ -96,6 +106,7 @@ class PPOAgent:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.model = model_factory(model_config, device=self.device)
+        self._parameters = list(self.model.parameters())
         on_gpu = self.device.type == "cuda"
         # The compiled module shares its parameters with `model`, whose names stay as they are.
         self.compiles = compile and on_gpu
@@ -172,15 +183,17 @@ class PPOAgent:
         fractions: NDArray[np.float64] | None,
         *,
         temperature: float = 1.0,
+        answer: Answer | None = None,
     ) -> Choice:
         """Choose a legal action for each of B positions.
 
         positions [B, 100], legal [B, 593], counts [B]; `fractions` [B] in [0, 1) decide the
         sampling, None takes the most probable move. A `temperature` above 1 samples more evenly;
         the log-probabilities told are those of temperature 1, which the update clips against.
+        `answer` is what `ask` says of these positions, if that is known already.
         """
         legal_here = self._legal_tensor(legal, counts)
-        logits, values = self._for_moves(self.model, torch.from_numpy(positions).to(self.device))
+        logits, values, _ = self.ask(positions) if answer is None else answer
         drawn = None if fractions is None else torch.from_numpy(fractions).to(self.device)
         actions, log_probs = choose_moves(
             logits,
@@ -190,6 +203,12 @@ class PPOAgent:
             temperature=temperature,
         )
         return Choice(*(tensor.cpu().numpy() for tensor in (actions, log_probs, values)))
+
+    @torch.no_grad()
+    def ask(self, positions: NDArray[np.int8]) -> Answer:
+        """What the network says of positions [B, 100]."""
+        here = torch.from_numpy(positions).to(self.device)
+        return Answer(*self._for_moves(self.model, here), self.version)
 
     @torch.no_grad()
     def answer(self, positions: NDArray[np.int8]) -> tuple[Tensor, Tensor]:
@@ -328,14 +347,14 @@ class PPOAgent:
             self._half.backward(loss)
         else:
             # Not by the optimizer, whose first call imports Dynamo: 1 s and 70 MB in each helper.
-            for parameter in self.model.parameters():
+            for parameter in self._parameters:
                 parameter.grad = None
             loss.backward()  # type: ignore[no-untyped-call]
 
     def _take_step(self, losses: dict[str, Tensor]) -> Tensor:
         """Follow the gradient, unless something is not a number; the gradient's norm."""
         _require_finite({name: losses[name] for name in ("policy_loss", "value_loss", "entropy")})
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.config.max_grad_norm)
+        norm = nn.utils.clip_grad_norm_(self._parameters, self.config.max_grad_norm)
         _require_finite({"gradient norm": norm})
         self.optimizer.step()
         return norm
@@ -352,7 +371,7 @@ class PPOAgent:
         if self._half is not None:
             self._half.backward(loss)
         else:
-            torch.autograd.grad(loss, list(self.model.parameters()))
+            torch.autograd.grad(loss, self._parameters)
 
 
 def _laid_out_like(parameter: Tensor, value: Tensor) -> Tensor:

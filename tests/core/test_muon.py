@@ -1,5 +1,7 @@
 """`Muon` turns the momentum of matrices, and leaves everything else to AdamW."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -34,6 +36,24 @@ def test_all_singular_values_become_about_one(shape):
     assert turned.shape == shape
     assert values.min() > 0.5
     assert values.max() < 1.3
+
+
+@pytest.mark.parametrize("least", [1.0, 1e-3, 1e-8])
+def test_a_matrix_is_turned_as_by_multiplying_it_itself(least):
+    """However small its smallest singular value is, next to the iteration in double precision."""
+    generator = torch.Generator().manual_seed(0)
+    left, right = (
+        torch.linalg.qr(torch.randn(shape, generator=generator, dtype=torch.float64)).Q
+        for shape in ((16, 16), (144, 16))
+    )
+    matrix = left * torch.logspace(0, math.log10(least), 16, dtype=torch.float64) @ right.mT
+    expected = matrix / matrix.norm()
+    for _ in range(5):
+        square = expected @ expected.mT
+        polynomial = -4.7750 * square + 2.0315 * square @ square
+        expected = 3.4445 * expected + polynomial @ expected
+    [turned] = orthogonalised([matrix.float()[None]])
+    assert (turned[0] - expected).norm() < 2e-3 * expected.norm()
 
 
 def test_matrices_of_other_shapes_beside_it_do_not_change_one():

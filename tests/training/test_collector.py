@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from keisei.core.experience_buffer import ExperienceBuffer
-from keisei.core.ppo_agent import Choice, PPOAgent
+from keisei.core.ppo_agent import Answer, Choice, PPOAgent
 from keisei.shogi.batch import COLOUR, IN_CHECK, OWN_HAND, PLY_LOW, REPETITIONS, THEIR_HAND
 from keisei.shogi.judging import Reason
 from keisei.shogi.pieces import BLACK, HAND_LETTERS, LETTERS, PIECE_OF_LETTERS, WHITE
@@ -186,12 +186,12 @@ class ScriptedAgent:
     def __init__(self, moves):
         self._moves = iter(moves)
 
-    def select_actions(self, positions, legal, counts, fractions, *, temperature):
+    def select_actions(self, positions, legal, counts, fractions, *, temperature, answer):
         action = PolicyOutputMapper.action_of(next(self._moves), int(positions[0, COLOUR]))
         return Choice(np.array([action]), np.zeros(1, np.float32), np.zeros(1, np.float32))
 
-    def evaluate_positions(self, positions):
-        return np.zeros(len(positions), np.float32)
+    def ask(self, positions):
+        return Answer(torch.zeros(1), torch.zeros(len(positions)), self.version)
 
 
 @pytest.mark.parametrize(

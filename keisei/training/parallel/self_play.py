@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from keisei.config_schema import Config, WorkerProfile
 from keisei.core.experience_buffer import ExperienceBuffer
-from keisei.core.ppo_agent import Choice, PPOAgent
+from keisei.core.ppo_agent import Answer, Choice, PPOAgent
 from keisei.shogi.judging import Declaration, Reason
 from keisei.shogi.sfen import format_sfen
 from keisei.shogi.shogi_game import ShogiGame
@@ -93,6 +93,8 @@ class SelfPlay:
             share = _first(profile.opponent_share, settings.opponent_share)
             self.against_opponent[: round(share * group.games)] = True
         self._learner_colour = (np.arange(group.games) % 2).astype(np.int8)
+        self._foreseen: Answer | None = None
+        """What the network said of the positions as they are, for the end of a rollout."""
 
     def collect(
         self, buffer: ExperienceBuffer, before_step: Callable[[], None] = lambda: None
@@ -108,7 +110,8 @@ class SelfPlay:
             if self._episodes is not None and statistics.games >= self._episodes:
                 break
         start = time.perf_counter()
-        last_values = self._agent.evaluate_positions(self.games.positions)
+        self._foreseen = self._agent.ask(self.games.positions)
+        last_values: NDArray[np.float32] = self._foreseen.values.cpu().numpy()
         statistics.inference_seconds += time.perf_counter() - start
         return last_values, statistics
 
@@ -149,8 +152,9 @@ class SelfPlay:
 
     def _choose(self, fractions: NDArray[np.float64], learners: NDArray[np.bool_]) -> Choice:
         """The learner's choice where it is its turn, the past self's elsewhere."""
+        foreseen = self._take_foreseen()
         if self._opponent is None or learners.all():
-            return self._ask(self._agent, slice(None), fractions)
+            return self._ask(self._agent, slice(None), fractions, foreseen)
         choice = Choice(
             np.zeros(len(learners), np.int64),
             np.zeros(len(learners), np.float32),
@@ -165,7 +169,22 @@ class SelfPlay:
             choice.values[rows] = answer.values
         return choice
 
-    def _ask(self, player: PPOAgent, rows: Any, fractions: NDArray[np.float64]) -> Choice:
+    def _take_foreseen(self) -> Answer | None:
+        """What the end of the last rollout was asked, if the weights are still the same.
+
+        They are where workers do not wait for the learner between two rollouts.
+        """
+        foreseen, self._foreseen = self._foreseen, None
+        same = foreseen is not None and foreseen.version == self._agent.version
+        return foreseen if same else None
+
+    def _ask(
+        self,
+        player: PPOAgent,
+        rows: Any,
+        fractions: NDArray[np.float64],
+        known: Answer | None = None,
+    ) -> Choice:
         games = self.games
         return player.select_actions(
             games.positions[rows],
@@ -173,6 +192,7 @@ class SelfPlay:
             games.legal_counts[rows],
             fractions,
             temperature=self.temperature,
+            answer=known,
         )
 
     def _cut_values(self) -> NDArray[np.float32]:
@@ -217,6 +237,7 @@ class SelfPlay:
     def reset(self) -> None:
         """Begin new games everywhere; the random streams go on."""
         self.games.reset()
+        self._foreseen = None
 
     def state(self) -> GamesState:
         """The games in progress, as arrays by name, [B, ...] each."""
@@ -226,6 +247,7 @@ class SelfPlay:
         """Continue the games of `state`."""
         self._learner_colour[:] = state["learner_colour"]
         self.games.load_state(state)
+        self._foreseen = None
 
 
 def games_state_layout(config: Config, games: int) -> list[tuple[str, Any, tuple[int, ...]]]:

@@ -113,6 +113,31 @@ def test_a_group_reports_when_enough_of_its_games_have_ended():
         assert statistics.steps == len(buffer) == 6 * buffer.filled
 
 
+def test_what_was_asked_at_the_end_of_a_rollout_is_not_asked_again(monkeypatch):
+    config, agent = small_config(games={"random_start_share": 0.5}), small_agent()
+    whole = collected(SelfPlay(config, agent, None, Group(0, 6)), 8)
+    asked = []
+    monkeypatch.setattr(
+        agent, "ask", lambda rows: asked.append(len(rows)) or PPOAgent.ask(agent, rows)
+    )
+    play = SelfPlay(config, agent, None, Group(0, 6))
+    halves = [collected(play, 4) for _ in range(2)]
+    assert len(asked) == 8 + 1
+    for name in ("positions", "actions", "log_probs", "values"):
+        parts = np.concatenate([getattr(half, name) for half in halves])
+        assert (parts == getattr(whole, name)).all()
+
+
+def test_new_weights_are_asked_anew():
+    config, agent = small_config(), small_agent()
+    play = SelfPlay(config, agent, None, Group(0, 6))
+    collected(play, 4)
+    agent.model.load_state_dict(small_agent(seed=7).model.state_dict())
+    agent.version += 1
+    expected = agent.evaluate_positions(play.games.positions)
+    assert (collected(play, 1).values[0] == expected).all()
+
+
 def test_somebody_may_look_in_before_every_ply():
     config = small_config()
     play = SelfPlay(config, small_agent(), None, Group(0, 4))
