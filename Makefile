@@ -25,6 +25,7 @@ test: lint  ## lint, all tests, then the rules once more uncompiled for their co
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --include='keisei/shogi/*' --fail-under=95
 	$(BIN)/coverage report --include='keisei/core/*,keisei/training/*' --fail-under=92
+	$(BIN)/coverage report --include='keisei/training/parallel/*' --fail-under=92
 	$(BIN)/coverage report --include='keisei/gridworld/*' --fail-under=92
 
 lint: .venv/ready  ## style, types, and which package may import which
