@@ -47,8 +47,10 @@ class _Block(nn.Module):
         self.excitation = _SqueezeExcitation(width) if squeeze_excitation else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
-        y = self.second(functional.relu(self.first(x)))
-        return functional.relu(x + self.excitation(y))
+        # In place, as nobody needs what was there before: the bits are the same, and two tensors
+        # instead of five have to stay in the cache until the gradient is computed.
+        y = self.second(functional.relu_(self.first(x)))
+        return functional.relu_(self.excitation(y).add_(x))
 
 
 class ActorCriticResTower(nn.Module):
@@ -86,8 +88,8 @@ class ActorCriticResTower(nn.Module):
     def planes_and_values(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """The same with the logits [B, 27, 9, 9] as they are computed: nothing is copied."""
         x = self.blocks(self._first_layer(positions))
-        hidden = functional.relu(self.value_squares(x)).flatten(1)
-        value = self.value(functional.relu(self.value_hidden(hidden))).squeeze(1)
+        hidden = functional.relu_(self.value_squares(x)).flatten(1)
+        value = self.value(functional.relu_(self.value_hidden(hidden))).squeeze(1)
         return self.policy(x), torch.tanh(value.float())
 
     def _first_layer(self, positions: Tensor) -> Tensor:
