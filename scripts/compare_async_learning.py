@@ -1,9 +1,10 @@
 """Rewards after equal environment steps: learning beside the collection, and one after the other.
 
     python scripts/compare_async_learning.py --epochs 200 --seeds 1 2 3
+    python scripts/compare_async_learning.py learner.settings.epochs=1
 
-Both sides of each seed play treasurehunt with the settings of configs/treasurehunt.yaml. The reward
-is the mean of all agents together over the last epochs.
+All sides of each seed play treasurehunt with the settings of configs/treasurehunt.yaml and those
+given. The reward is the mean of all agents together over the last epochs.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ def main() -> None:
     rewards: dict[str, list[float]] = {side: [] for side in SIDES}
     for seed in options.seeds:
         for side, words in SIDES.items():
-            rewards[side].append(_reward(side, [*words, f"seed={seed}"], options))
+            settings = [*words, *options.settings, f"seed={seed}"]
+            rewards[side].append(_reward(side, settings, options))
     for side, its_rewards in rewards.items():
         spread = statistics.stdev(its_rewards) if len(its_rewards) > 1 else 0.0
         print(f"{side:22}  mean {statistics.mean(its_rewards):6.1f}, deviation {spread:.1f}")
@@ -47,6 +49,7 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("settings", nargs="*", help="key=value, for all sides")
     parser.add_argument("--epochs", type=int, default=200)
     parser.add_argument("--last", type=int, default=20, help="epochs that the reward is of")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
