@@ -43,6 +43,9 @@ class AgentsInParallel(Section):
     backlog: int = Field(
         4, ge=1, description="Epochs that wait for a busy learner; older ones are forgotten."
     )
+    keep_pace: bool = Field(
+        True, description="Wait a little before each turn, so that a learner beside keeps up."
+    )
     lesson_timeout: float | None = Field(
         None,
         gt=0,

@@ -24,6 +24,11 @@ from keisei.world_config import WorldConfig
 SIDES = {
     "one after the other": ["observe=together"],
     "beside": ["parallel.enabled=true", "parallel.async_learning=true"],
+    "beside, full speed": [
+        "parallel.enabled=true",
+        "parallel.async_learning=true",
+        "parallel.keep_pace=false",
+    ],
     "beside, deterministic": [
         "parallel.enabled=true",
         "parallel.async_learning=true",
@@ -71,7 +76,9 @@ def _reward(side: str, words: list[str], options: argparse.Namespace) -> float:
     seconds = time.perf_counter() - started
     learned = ""
     if isinstance(game, ParallelEnvironment):
-        learned = f", learned from {game.learned_steps / game.collected_steps:.0%}"
+        share, longest = game.learned_steps / game.collected_steps, game.pauses.longest
+        milliseconds = [f"{1000 * longest.get(name, 0.0):.1f}" for name in ("pause", "snapshot")]
+        learned = f", learned from {share:.0%}, pause and snapshot {' and '.join(milliseconds)} ms"
     print(
         f"{words[-1]:8} {side:22}  reward {reward:6.1f} after {steps:,} agent-steps, "
         f"{seconds:.0f} s{learned}",

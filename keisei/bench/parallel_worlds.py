@@ -4,7 +4,9 @@ All sides play treasurehunt with the same settings, in turns, in one run:
 
 - one after the other, on one thread: on two it is slower, because its networks are small;
 - together: parallel actions and parallel training;
-- beside: also async learning, all in one process;
+- beside: also async learning, all in one process, at full speed: what cannot be learned from in
+  time is forgotten;
+- paced: the same at the pace of the learner;
 - in processes: the same, but worker processes play, and every epoch is learned from.
 """
 
@@ -27,7 +29,12 @@ from keisei.world_config import WorldConfig
 _DECISIONS = 20
 _WARM_EPOCHS = 2
 _TOGETHER: dict[str, Any] = {"enabled": True}
-_BESIDE: dict[str, Any] = {**_TOGETHER, "async_learning": True}
+_PACED: dict[str, Any] = {**_TOGETHER, "async_learning": True}
+_BESIDE: dict[str, Any] = {**_PACED, "keep_pace": False}
+_TRACKED = ("beside", "paced")
+"""Whose pauses are measured, and how much of what they collected they learned from."""
+_ALL_THREE = (*_TRACKED, "processes")
+"""Sides with all three switches on."""
 
 
 class Measured(NamedTuple):
@@ -82,17 +89,20 @@ def _row(config: WorldConfig, *, rounds: int, seconds: float) -> dict[str, Any]:
                 side.run_epoch(train_steps=train_steps)
                 side.finish_lessons(train_steps)  # weights are taken over, too
         figures = [_round(sides, train_steps, seconds) for _ in range(rounds)]
-        beside: Any = sides["beside"]
-        learned_share = beside.learned_steps / max(beside.collected_steps, 1)
+        learned_shares = {f"{name}_learned_share": _learned_share(sides[name]) for name in _TRACKED}
     medians = {name: statistics.median(one[name] for one in figures) for name in figures[0]}
     row = {"agents": config.rules["agents"], "copies": config.copies}
-    longest_of_all = max(one["longest_pause_seconds"] for one in figures)
-    return {
-        **row,
-        **medians,
-        "learned_share": learned_share,
-        "longest_pause_of_all_seconds": longest_of_all,
+    longest = {
+        f"{name}_longest_pause_of_all_seconds": max(
+            one[f"{name}_longest_pause_seconds"] for one in figures
+        )
+        for name in _TRACKED
     }
+    return {**row, **medians, **learned_shares, **longest}
+
+
+def _learned_share(side: Any) -> float:
+    return float(side.learned_steps / max(side.collected_steps, 1))
 
 
 def _sides(config: WorldConfig) -> list[tuple[str, Game]]:
@@ -101,6 +111,7 @@ def _sides(config: WorldConfig) -> list[tuple[str, Game]]:
         ("one_by_one", make_game(config)),
         ("together", make_game(_with(config, _TOGETHER))),
         ("beside", make_game(_with(config, _BESIDE))),
+        ("paced", make_game(_with(config, _PACED))),
         ("processes", in_processes(config)),
     ]
 
@@ -111,7 +122,7 @@ def in_processes(config: WorldConfig) -> ShardedGame:
     Every epoch is learned from while the next one is played.
     """
     shards = max(1, min(usable_cores() - 1, config.copies))
-    return ShardedGame(_with(config, {**_BESIDE, "deterministic": True}), shards)
+    return ShardedGame(_with(config, {**_PACED, "deterministic": True}), shards)
 
 
 def _with(config: WorldConfig, parallel: dict[str, Any]) -> WorldConfig:
@@ -119,22 +130,23 @@ def _with(config: WorldConfig, parallel: dict[str, Any]) -> WorldConfig:
 
 
 def _round(sides: dict[str, Game], train_steps: int, seconds: float) -> dict[str, float]:
-    """Of a turn of every side, and the longest pause and snapshot in that of the learner beside."""
-    beside: Any = sides["beside"]
-    beside.pauses.longest.clear()
+    """Of a turn of every side, and the longest pause and snapshot of those that learn beside."""
+    tracked: dict[str, Any] = {name: sides[name] for name in _TRACKED}
+    for side in tracked.values():
+        side.pauses.longest.clear()
     measured = {name: _measured(side, train_steps, seconds) for name, side in sides.items()}
     plain, together = measured["one_by_one"], measured["together"]
     deciding = {name: _deciding_seconds(sides[name]) for name in ("one_by_one", "together")}
     return {
         "deciding_ratio": deciding["one_by_one"] / deciding["together"],
         "training_ratio": plain.training_seconds / together.training_seconds,
-        "all_ratio": measured["beside"].rate / plain.rate,
-        "processes_ratio": measured["processes"].rate / plain.rate,
-        "plain_agent_steps_per_second": plain.rate,
-        "agent_steps_per_second": measured["beside"].rate,
-        "processes_agent_steps_per_second": measured["processes"].rate,
-        "longest_pause_seconds": beside.pauses.longest.get("pause", 0.0),
-        "longest_snapshot_seconds": beside.pauses.longest.get("snapshot", 0.0),
+        **{f"{name}_ratio": measured[name].rate / plain.rate for name in _ALL_THREE},
+        **{f"{name}_agent_steps_per_second": one.rate for name, one in measured.items()},
+        **{
+            f"{name}_longest_{what}_seconds": side.pauses.longest.get(what, 0.0)
+            for name, side in tracked.items()
+            for what in ("pause", "snapshot")
+        },
     }
 
 

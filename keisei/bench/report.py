@@ -98,8 +98,8 @@ def worlds_table(report: dict[str, Any]) -> Table:
 def parallel_worlds_table(report: dict[str, Any]) -> Table:
     """The result of `bench_parallel_worlds` as a table."""
     table = Table(title=f"Treasurehunt, {report['model']}, in parallel to one after the other")
-    headings = ("agents", "copies", "deciding", "training", "all", "in processes")
-    for heading in (*headings, "agent-steps/s", "learned"):
+    headings = ("agents", "copies", "deciding", "training", "beside", "learned")
+    for heading in (*headings, "paced", "learned", "in processes", "agent-steps/s one by one"):
         table.add_column(heading, justify="right")
     for row in report["rows"]:
         table.add_row(
@@ -107,9 +107,11 @@ def parallel_worlds_table(report: dict[str, Any]) -> Table:
             str(row["copies"]),
             f"{row['deciding_ratio']:.2f}",
             f"{row['training_ratio']:.2f}",
-            f"{row['all_ratio']:.2f}",
+            f"{row['beside_ratio']:.2f}",
+            f"{row['beside_learned_share']:.0%}",
+            f"{row['paced_ratio']:.2f}",
+            f"{row['paced_learned_share']:.0%}",
             f"{row['processes_ratio']:.2f}",
-            f"{row['agent_steps_per_second']:,.0f}",
-            f"{row['learned_share']:.0%}",
+            f"{row['one_by_one_agent_steps_per_second']:,.0f}",
         )
     return table

@@ -46,6 +46,8 @@ class AsyncLearner:
         self._stacked, self._lesson_pool = stacked, lesson_pool
         self._recipes = dict(recipes or {})
         self._outcomes: Outcomes | None = None
+        self.lesson_seconds: float | None = None
+        """How long the last lesson took; None without threads, or if a job was abandoned."""
         self._threads = None
         if not inline:
             self._threads = LessonThreads(threads, timeout=timeout, make_timeline=make_timeline)
@@ -104,6 +106,11 @@ class AsyncLearner:
         self._fetch(wait=True)
         return self._outcomes or {}
 
+    def wait_a_while(self, seconds: float) -> None:
+        """Wait until it has learned, but no longer than so many seconds."""
+        if self._threads is not None:
+            self._threads.wait_a_while(seconds)
+
     def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """What the twins go on from, when the lesson under way is done, and what became of it."""
         learned = self.wait()
@@ -160,6 +167,7 @@ class AsyncLearner:
         if finished.abandoned:
             self._stack()
         self._outcomes = finished.outcomes
+        self.lesson_seconds = None if finished.abandoned else self._threads.round_seconds
 
     def _undoable(self, job: Job) -> Job:
         """The same; before it the spares become what the twins are."""

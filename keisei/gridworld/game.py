@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from keisei.gridworld.errors import WorldError
 from keisei.gridworld.model import Model
+from keisei.gridworld.parallel_pace import FULL_SPEED, EpochPace
 from keisei.gridworld.spans import TimelineLike, TimelineMaker
 from keisei.prefixed_names import below
 
@@ -107,6 +108,10 @@ class Game:
 
     def take_up_lessons(self) -> None:
         """Give the agents what was learned beside, at the end of an epoch; `train` does it too."""
+
+    def next_pace(self) -> EpochPace:
+        """How slowly the next epoch is to be played, for a learner beside to keep up."""
+        return FULL_SPEED
 
     def finish_lessons(self, train_steps: int = 1) -> None:
         """Wait until all that was collected is learned, where that is done beside."""

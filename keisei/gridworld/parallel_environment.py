@@ -22,6 +22,7 @@ from keisei.gridworld.game import EpochResult
 from keisei.gridworld.joint_turn import JointTurn
 from keisei.gridworld.model import AllActions, AllStates, Model
 from keisei.gridworld.parallel_lessons import ParallelLessons
+from keisei.gridworld.parallel_pace import EpochPace
 from keisei.gridworld.parallel_pauses import Pauses
 from keisei.gridworld.parallel_pool import LessonPool, Recipe
 from keisei.gridworld.parallel_settings import ParallelSettings
@@ -56,6 +57,7 @@ class ParallelEnvironment(Environment):
         self._joint = JointTurn(self)
         self.on_news = on_news
         self._agent_steps = np.zeros(len(self.agents), np.int64)
+        self._turns_before = self.max_turns  # of the last epoch
         self.lessons = ParallelLessons(
             [agent.model for agent in self.agents],
             self.parallel,
@@ -136,7 +138,9 @@ class ParallelEnvironment(Environment):
         """As in any game. A learner beside is made before there are memories to copy."""
         if self.parallel.wants("async_learning"):
             self.lessons.get_learner()
+            self.lessons.begin_epoch()
         super().play_epoch(watch)
+        self._turns_before = max(self.turns(), 1)
 
     def reset(self) -> None:
         """Set the world up anew, and the agents in it."""
@@ -170,8 +174,8 @@ class ParallelEnvironment(Environment):
             super().carry_out(states, actions)
 
     def begin_turn(self) -> None:
-        """As in any game; weights that have become ready are taken up first."""
-        self.lessons.take_over_if_ready(self.epoch)
+        """As in any game; weights that have become ready are taken up first, or waited for."""
+        self.lessons.begin_turn(self.epoch, self.turns() / self._turns_before)
         self._agent_steps += np.add.reduce(self.active, axis=1, dtype=np.int64)
         super().begin_turn()
 
@@ -193,6 +197,10 @@ class ParallelEnvironment(Environment):
     def take_up_lessons(self) -> None:
         """Give the agents what was learned beside, at the end of an epoch; `train` does it too."""
         self.lessons.take_over_at_end(self.epoch)
+
+    def next_pace(self) -> EpochPace:
+        """How slowly the next epoch is to be played where that is done elsewhere."""
+        return self.lessons.next_pace()
 
     def finish_lessons(self, train_steps: int = 1) -> None:
         """Wait until all that was collected is learned, and give the agents what they learned."""

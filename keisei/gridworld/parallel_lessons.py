@@ -5,6 +5,7 @@ What goes wrong with the learning of one agent is told, and noticed by no other.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from keisei.gridworld.agent_stacks import AgentStacks, Outcomes
 from keisei.gridworld.async_learner import AsyncLearner
 from keisei.gridworld.model import Model
+from keisei.gridworld.parallel_pace import FULL_SPEED, EpochPace, Pace
 from keisei.gridworld.parallel_pauses import Pauses
 from keisei.gridworld.parallel_pool import LessonPool, Recipe
 from keisei.gridworld.parallel_records import LearningRecord, most_experienced
@@ -24,10 +26,11 @@ from keisei.gridworld.stack import Failure, Figures, LearningModel, LendsLessons
 
 
 class _Lesson(NamedTuple):
-    """What an agent learns from, and how many agent-steps it lived through for it."""
+    """What an agent learns from, and how much it lived through for it."""
 
     lesson: Any
     steps: int
+    epochs: int
 
 
 class ParallelLessons:
@@ -55,6 +58,8 @@ class ParallelLessons:
         self.learner: AsyncLearner | None = None
         self._threads: ThreadPoolExecutor | None = None
         self._taught_epoch = 0
+        self._pace = Pace(parallel.train_interval)
+        self._epoch_pace, self._epoch_began = FULL_SPEED, 0.0
         self.collected_steps = self.learned_steps = 0
         """Agent-steps that were collected for a learner beside, and that it learned from."""
         self.make_stacks()
@@ -129,6 +134,8 @@ class ParallelLessons:
                 self._take_over(epoch, wait=True)
                 self._hand_over(lessons, epoch)
             else:
+                if due and self.parallel.paced:
+                    self._wait_a_while(self._pace.longest_wait / 2)  # for one that is almost done
                 self._take_over(epoch, wait=self.parallel.repeatable)
                 if due and not learner.busy:
                     self._teach(epoch, train_steps, due)
@@ -144,9 +151,11 @@ class ParallelLessons:
             resting = [number for number in due if self.records[number].rests(epoch)]
             awake = [number for number in due if number not in resting]
             chosen = most_experienced(self.records, awake, self.parallel.max_agents_per_lesson)
-            owed = {number: self.records[number].owed_steps for number in chosen}
+            records = [self.records[number] for number in chosen]
+            owed = {n: (r.owed_steps, r.owed_epochs) for n, r in zip(chosen, records, strict=True)}
             lessons = self._draw(epoch, train_steps, sorted([*chosen, *resting]))
-        return {number: _Lesson(lesson, owed[number]) for number, lesson in lessons.items()}
+        self._pace.longest_wait = self.pauses.last["snapshot"]
+        return {number: _Lesson(lesson, *owed[number]) for number, lesson in lessons.items()}
 
     def _hand_over(self, lessons: Mapping[int, _Lesson], epoch: int) -> None:
         """Have these agents learn beside, but for those that rest by now."""
@@ -156,6 +165,7 @@ class ParallelLessons:
             self.learned_steps += lesson.steps
         if awake:
             self._taught_epoch = epoch
+            self._pace.taught(max(lesson.epochs for lesson in awake.values()))
             self.get_learner().teach({n: lesson.lesson for n, lesson in awake.items()}, epoch)
 
     def _owing(self, epochs: int) -> list[int]:
@@ -204,11 +214,37 @@ class ParallelLessons:
 
     # What becomes of it
 
-    def take_over_if_ready(self, epoch: int) -> None:
-        """Give the agents what was learned beside, if it is ready: between two turns."""
-        if self.learner is not None and not self.parallel.repeatable and self.learner.ready:
+    def next_pace(self) -> EpochPace:
+        """How slowly the next epoch is played, that the learner beside keeps up with it."""
+        if not self.parallel.paced:
+            return FULL_SPEED
+        owed = max((self.records[number].owed_epochs for number in self._learning), default=0)
+        return self._pace.of_epoch(owed, busy=self.get_learner().busy)
+
+    def begin_epoch(self) -> None:
+        """An epoch is played from now on."""
+        self._epoch_pace, self._epoch_began = self.next_pace(), time.perf_counter()
+
+    def begin_turn(self, epoch: int, share: float) -> None:
+        """Give the agents what was learned beside, if it is ready; wait a little if it is not.
+
+        share: of the epoch's turns, those that have been taken.
+        """
+        learner = self.learner
+        if learner is None or self.parallel.repeatable or not learner.busy:
+            return
+        seconds = self._epoch_pace.wait_before(share, time.perf_counter() - self._epoch_began)
+        if seconds or learner.ready:
             with self.pauses.pause():
+                self._wait_a_while(seconds)
                 self._take_over(epoch)
+
+    def _wait_a_while(self, seconds: float) -> None:
+        """Give a learner that is not ready some time, as the pace has it."""
+        learner = self.get_learner()
+        if seconds and learner.busy and not learner.ready:
+            with self.pauses.span("pace"):
+                learner.wait_a_while(seconds)
 
     def take_over_at_end(self, epoch: int) -> None:
         """Give the agents what was learned beside, at the end of an epoch: waited for if so set."""
@@ -221,6 +257,8 @@ class ParallelLessons:
             with self.pauses.span("wait"):
                 learner.wait()
         if learner.ready:
+            if learner.lesson_seconds is not None:
+                self._pace.learned(learner.lesson_seconds)
             with self.pauses.span("publish"):
                 outcomes = learner.deliver()
             self._note(outcomes, epoch)

@@ -14,15 +14,19 @@ class Pauses:
     """Bars on the collection's timeline, and how long the longest of each name was.
 
     A `pause` is all of what the collection waits for at once. Inside it may lie: `snapshot`, what
-    the agents learn from is copied; `publish`, new weights are copied to the agents; and where
-    weights are taken up at fixed times `wait`, until the learner has them.
+    the agents learn from is copied; `publish`, new weights are copied to the agents; `pace`, so
+    that the learner keeps up; and where weights are taken up at fixed times `wait`, until the
+    learner has them.
     """
 
     def __init__(self) -> None:
         self.timeline: TimelineLike = NoTimeline("environment")
         self.longest: dict[str, float] = {}
         """Seconds of the longest so far, by name."""
+        self.last: dict[str, float] = {}
+        """Seconds of the last one, by name."""
         self._lately: dict[str, float] = {}
+        self._paced_seconds = 0.0
 
     @contextmanager
     def pause(self) -> Iterator[None]:
@@ -38,9 +42,11 @@ class Pauses:
             with self.timeline.span(name):
                 yield
         finally:
-            seconds = time.perf_counter() - started
+            self.last[name] = seconds = time.perf_counter() - started
             for longest in (self.longest, self._lately):
                 longest[name] = max(longest.get(name, 0.0), seconds)
+            if name == "pace":
+                self._paced_seconds += seconds
 
     def figures(self) -> dict[str, float]:
         """Of the time since they were last asked for; nothing if there was no pause."""
@@ -50,4 +56,6 @@ class Pauses:
             figures["longest_pause"] = lately["pause"]
         if "snapshot" in lately:
             figures["snapshot_seconds"] = lately["snapshot"]
+        if "pace" in lately:
+            figures["pace_seconds"], self._paced_seconds = self._paced_seconds, 0.0
         return figures

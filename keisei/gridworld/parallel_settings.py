@@ -24,6 +24,9 @@ class ParallelSettings:
     """Epochs between two lessons of the learner beside the collection."""
     backlog: int = 4
     """Epochs that wait for a busy learner; what is older is forgotten, and counted."""
+    keep_pace: bool = True
+    """Wait a little before each turn, no longer than a snapshot takes, so that a learner beside
+    keeps up. Off: play on, and forget what it cannot learn from."""
     lesson_timeout: float | None = None
     """Seconds after which a lesson beside the collection is abandoned; None: never."""
     max_agents_per_lesson: int | None = None
@@ -60,13 +63,23 @@ class ParallelSettings:
 
     @property
     def threads(self) -> int:
-        """How many threads train."""
-        return 1 if self.debug_serial else self.num_workers or len(os.sched_getaffinity(0))
+        """How many threads train; beside a collection that keeps their pace one core less.
+
+        It would have to wait for a core after each of its pauses: 4 ms, now and then.
+        """
+        if self.debug_serial:
+            return 1
+        return self.num_workers or max(len(os.sched_getaffinity(0)) - self.paced, 1)
 
     @property
     def repeatable(self) -> bool:
         """Whether new weights are taken up at times that do not depend on the clock."""
         return self.deterministic or self.debug_serial
+
+    @property
+    def paced(self) -> bool:
+        """Whether turns are waited with; where weights are waited for there is no need to."""
+        return self.wants("async_learning") and self.keep_pace and not self.repeatable
 
     def wants(self, name: str) -> bool:
         """Whether a switch is on, and parallelism with it."""

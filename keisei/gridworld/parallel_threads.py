@@ -47,6 +47,8 @@ class LessonThreads:
         self._at: dict[threading.Thread, _Work] = {}
         self._round: Round | None = None
         self._closing = False
+        self._since = self.round_seconds = 0.0
+        """When the last round was started, and how long after that a job of it was done."""
         self._switching = ExitStack()
 
     @property
@@ -60,6 +62,7 @@ class LessonThreads:
             self._switching.enter_context(QUICK_SWITCHING)
         with self._news:
             self._round, self._closing = Round({}, set()), False
+            self._since = time.monotonic()
             self._waiting.extend(jobs)
             self._start_threads()
             self._news.notify_all()
@@ -74,6 +77,11 @@ class LessonThreads:
             done, self._round = self._round, None
         self._switching.close()
         return done
+
+    def wait_a_while(self, seconds: float) -> None:
+        """Wait until the round is done, but no longer than so many seconds."""
+        with self._news:
+            self._news.wait_for(lambda: not self._at and not self._waiting, seconds)
 
     def close(self) -> None:
         """End the threads when they have done their jobs; the round can still be fetched."""
@@ -134,6 +142,7 @@ class LessonThreads:
                 if self._at.pop(me, None) is None or self._round is None:
                     return  # abandoned meanwhile
                 self._round.outcomes.update(outcomes)
+                self.round_seconds = time.monotonic() - self._since
                 self._news.notify_all()
 
     def _next_job(self, me: threading.Thread) -> Job | None:

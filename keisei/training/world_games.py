@@ -80,6 +80,7 @@ def _settings_of(parallel: AgentsInParallel, *, debug_serial: bool) -> ParallelS
         async_learning=parallel.async_learning,
         train_interval=parallel.train_interval,
         backlog=parallel.backlog,
+        keep_pace=parallel.keep_pace,
         lesson_timeout=parallel.lesson_timeout if parallel.async_learning else None,
         max_agents_per_lesson=parallel.max_agents_per_lesson if parallel.async_learning else None,
         num_workers=parallel.num_workers,

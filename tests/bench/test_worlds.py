@@ -38,7 +38,9 @@ def test_agents_in_parallel_are_measured_against_one_after_the_other():
     assert (row["agents"], row["copies"]) == (2, 3)
     assert (result["model"], result["device"]) == ("ppo", "cpu")
     assert min(row[name] for name in row if name.endswith(("ratio", "second"))) > 0
-    assert 0 < row["learned_share"] <= 1
+    assert 0 < row["beside_learned_share"] <= 1
+    assert 0 < row["paced_learned_share"] <= 1
+    assert row["paced_longest_pause_of_all_seconds"] >= row["paced_longest_snapshot_seconds"] > 0
     assert "agent-steps/s" in shown(report.parallel_worlds_table(result))
 
 

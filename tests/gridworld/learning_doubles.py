@@ -271,7 +271,7 @@ class Pupil:
         return {"known": float(self.known)}
 
     def twin(self):
-        twin = Pupil(self.room)
+        twin = type(self)(self.room)
         twin.known = self.known
         return twin
 

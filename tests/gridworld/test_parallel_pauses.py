@@ -1,4 +1,4 @@
-"""What the collection waits for when agents learn beside it: snapshots and weights alone."""
+"""What the collection waits for when agents learn beside it: snapshots, weights, and its pace."""
 
 from contextlib import contextmanager
 
@@ -31,9 +31,9 @@ class Bars:
 
 
 @pytest.mark.parametrize("kind", LEARNERS)
-def test_the_collection_pauses_for_snapshots_and_new_weights_alone(kind):
-    bars = Bars()
-    with one_thread(), parallel_game(LEARNERS[kind], async_learning=True) as game:
+def test_at_full_speed_the_collection_pauses_for_snapshots_and_new_weights_alone(kind):
+    bars, settings = Bars(), {"async_learning": True, "keep_pace": False}
+    with one_thread(), parallel_game(LEARNERS[kind], **settings) as game:
         game.trace_with(bars, NoTimeline)
         game.run_experiment(6)
         assert set(bars.closed) <= {("pause",), ("pause", "snapshot"), ("pause", "publish")}
@@ -51,7 +51,7 @@ def test_a_deterministic_run_also_waits_for_the_learner():
 
 def test_a_learner_that_is_stuck_is_not_waited_for():
     room = Classroom()
-    with pupils_game(Pupil(room), async_learning=True) as game:
+    with pupils_game(Pupil(room), async_learning=True, keep_pace=False) as game:
         with room.closed():
             game.run_experiment(5)
             assert game.pauses.longest.keys() == {"pause", "snapshot"}
@@ -75,6 +75,11 @@ def test_the_longest_is_kept_and_figures_are_those_since_they_were_last_asked_fo
     with pytest.raises(OSError, match="full"), pauses.span("pause"):
         raise OSError("full")
     assert pauses.figures().keys() == {"longest_pause"}
+    for _ in range(2):
+        with pauses.span("pace"):
+            pass
+    assert pauses.figures()["pace_seconds"] >= pauses.longest["pace"] > 0
+    assert pauses.figures() == {}
     assert pauses.longest["pause"] >= longest["pause"]
 
 

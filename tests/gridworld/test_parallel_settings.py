@@ -48,6 +48,9 @@ def test_a_backlog_of_one_lesson_is_enough():
 
 def test_as_many_threads_train_as_there_are_processors_unless_told():
     assert ParallelSettings().threads == len(os.sched_getaffinity(0))
+    paced = ParallelSettings(async_learning=True)
+    assert paced.threads == max(len(os.sched_getaffinity(0)) - 1, 1)
+    assert dataclasses.replace(paced, keep_pace=False).threads == ParallelSettings().threads
     assert ParallelSettings(num_workers=3).threads == 3
     assert ParallelSettings(num_workers=3, debug_serial=True).threads == 1
 

@@ -135,10 +135,13 @@ def test_the_trace_shows_the_learner_learning_while_others_play(tmp_path):
     assert sum(microseconds > 0 for microseconds in overlapping) > 3
 
 
-def test_the_trace_shows_that_the_collection_waits_for_snapshots_and_weights_alone(tmp_path):
-    bars = spans(trained(tmp_path, *BESIDE, "epochs=20", trace=True))
+@pytest.mark.parametrize("paced", [False, True])
+def test_the_trace_shows_what_the_collection_waits_for(tmp_path, paced):
+    words = (*BESIDE, f"parallel.keep_pace={str(paced).lower()}", "epochs=20")
+    bars = spans(trained(tmp_path, *words, trace=True))
     main = [bar for bar in bars if bar[1] == "main"]
-    assert {bar[0] for bar in main} <= {"play", "train", "pause", "snapshot", "publish", "save"}
+    kinds = {"play", "train", "pause", "snapshot", "publish", "save"}
+    assert {bar[0] for bar in main} - ({"pace"} if paced else set()) <= kinds
     pauses = [bar for bar in main if bar[0] == "pause"]
     inside = [bar for bar in main if bar[0] in ("snapshot", "publish")]
     assert {bar[0] for bar in inside} == {"snapshot", "publish"}

@@ -13,6 +13,7 @@ from typing import Any
 from torch import nn
 
 from keisei.core.threads import one_thread
+from keisei.gridworld.parallel_pace import FULL_SPEED, EpochPace
 from keisei.training.parallel.world_rollout import WorldRollout
 from keisei.training.parallel.world_shard import ShardState, WorldShard, shards_of
 from keisei.world_config import WorldConfig
@@ -40,8 +41,8 @@ class SerialShards:
         for shard, state in zip(self._shards, states, strict=True):
             shard.load_state(state)
 
-    def begin(self, epoch: int) -> None:
-        """Play an epoch, when it is asked for, with the weights of now."""
+    def begin(self, epoch: int, _pace: EpochPace = FULL_SPEED) -> None:
+        """Play an epoch, when it is asked for, with the weights of now; nobody learns meanwhile."""
         self._begun = epoch, deepcopy(self._networks.state_dict())
 
     @contextmanager

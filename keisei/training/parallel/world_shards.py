@@ -141,7 +141,7 @@ class ShardedGame(Game):
         with self.workers.play(self.epoch) as rollouts:
             if self._ahead:
                 self.learners.take_up_lessons()
-                self.workers.begin(self.epoch + 1)
+                self.workers.begin(self.epoch + 1, self.learners.next_pace())
             self._take_over(rollouts)
         for agent in self.agents:
             agent.model.end_epoch_action(self.epoch)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from keisei.gridworld.parallel_pace import EpochPace
 from keisei.training.parallel.communication import Kind, Message, WorkerLink
 from keisei.training.parallel.model_sync import WorkerModelReceiver
 from keisei.training.parallel.piped_weights import PipedModelReceiver
@@ -52,6 +54,7 @@ class _WorldWorker(ObedientWorker):
         self._shard.load_state(setup.state)
         self._weights = self._receiver(setup)
         self._listen_after = 0.0
+        self._turns_before = self._shard.game.max_turns  # of the last epoch
         _LOG.info("ready with %d copies from %d on", setup.group.games, setup.group.first_game)
 
     def _receiver(self, setup: WorldWorkerSetup) -> Receiver:
@@ -70,13 +73,21 @@ class _WorldWorker(ObedientWorker):
         rollout = self._link.rollout(order.slot)
         rollout.begin(self._epoch, order.number)
         with self._spending("playing"):
-            self._shard.play(order.number, self._listen_now_and_then)
+            self._shard.play(order.number, self._turns_at(EpochPace.decode(order.payload)))
+        self._turns_before = max(self._shard.game.turns(), 1)
         self._shard.hand_over(rollout)
         self._commit(order)
 
-    def _listen_now_and_then(self) -> None:
-        """Before a turn, which may take less time than to ask whether anything was said."""
-        now = time.monotonic()
-        if now >= self._listen_after:
-            self._listen(0)
-            self._listen_after = now + _SECONDS_BETWEEN_LOOKS
+    def _turns_at(self, pace: EpochPace) -> Callable[[], None]:
+        """What is done before each turn of an epoch that begins now."""
+        began, game = time.monotonic(), self._shard.game
+
+        def before_turn() -> None:
+            """Listen now and then: a turn may take less time than to ask if anything was said."""
+            now = time.monotonic()
+            wait = pace.wait_before(game.turns() / self._turns_before, now - began)
+            if wait or now >= self._listen_after:
+                self._listen(wait)
+                self._listen_after = now + _SECONDS_BETWEEN_LOOKS
+
+        return before_turn

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from keisei.config_schema import ParallelConfig
+from keisei.gridworld.parallel_pace import FULL_SPEED, EpochPace
 from keisei.training.parallel.child_process import WORLDS, child_context
 from keisei.training.parallel.collection_statistics import (
     memory_mb,
@@ -77,6 +78,7 @@ class WorldWorkers:
         """By epoch and worker, what has been played and not been read to its end."""
         self._begun: int | None = None
         """The epoch that was begun last."""
+        self._pace = FULL_SPEED
         self._version = NOTHING_PUBLISHED
         self._running: _Running | None = None
 
@@ -185,14 +187,14 @@ class WorldWorkers:
             running.communicator.release(committed.slot)
             del self._played[epoch, committed.worker.number]
 
-    def begin(self, epoch: int) -> None:
+    def begin(self, epoch: int, pace: EpochPace = FULL_SPEED) -> None:
         """Have all shards that can begin to play an epoch, with the weights of now.
 
         Another one that is being read must have been played by all of them.
         """
         running = self._get_running()
         self._publish(running)
-        self._begun = epoch
+        self._begun, self._pace = epoch, pace
         self._order(running, epoch)
 
     def _wait_for_all(self, running: _Running, epoch: int) -> None:
@@ -213,7 +215,13 @@ class WorldWorkers:
         for worker in running.supervisor.playing:
             if (epoch, worker.number) not in self._played and not worker.orders:
                 worker.orders.append(epoch)
-                order = Message(Kind.PLAY, worker.epoch, number=epoch, version=self._version)
+                order = Message(
+                    Kind.PLAY,
+                    worker.epoch,
+                    number=epoch,
+                    version=self._version,
+                    payload=self._pace.encode(),
+                )
                 running.communicator.grant(worker.number, order)
 
     # Figures, and the end

@@ -8,6 +8,7 @@ import pytest
 from keisei.config_schema import ParallelConfig
 from keisei.gridworld.errors import WorldError
 from keisei.gridworld.model import NoMemory
+from keisei.gridworld.parallel_pace import EpochPace
 from keisei.training.parallel.world_shard import acting_networks, shards_of
 from keisei.training.parallel.world_shards import ShardedGame
 from keisei.training.world_games import make_game
@@ -155,6 +156,29 @@ def test_beside_a_learner_the_next_epoch_is_played_before_it_is_asked_for():
         assert run.game.epoch == 2
         run.epochs(1)
         assert set(workers._played) == set()
+
+
+def test_workers_play_an_epoch_as_slowly_as_they_are_told():
+    pace = EpochPace(seconds=9.0, longest_wait=0.05)
+    with Run() as run:
+        run.epochs(1)  # when all workers have started
+        for began, wait in ((1, 8 * 0.05), (2, 0.0)):
+            started = time.monotonic()
+            run.game.workers.begin(began, *([pace] if wait else []))
+            run.epochs(1)
+            assert time.monotonic() - started > wait
+        assert run.rewards == outcome_in_one_process(epochs=3)[2]
+
+
+def test_a_paced_learner_beside_slows_the_workers_down():
+    config = world_config(parallel={**PARALLEL["beside"], "deterministic": False})
+    with Run(config) as run:
+        run.epochs(3)
+        run.game.learners.lessons._pace.learned(100.0)
+        assert run.game.learners.next_pace().seconds >= 50
+        run.epochs(2)
+        assert run.game.workers._pace.seconds >= 10
+        assert run.game.workers._pace.longest_wait > 0
 
 
 def test_lessons_that_are_finished_between_count_for_the_epoch_after_the_next():
