@@ -1,4 +1,4 @@
-"""float32 in kernels beyond what Numba knows: its bits, bfloat16, and sums in any order.
+"""float32 in kernels beyond what Numba knows: bits, bfloat16, sums in any order, and rounded once.
 
 bfloat16 is the upper half of a float32. Kernels see such a tensor as uint16; `widened` and
 `narrowed` let one kernel serve arrays of either kind.
@@ -63,6 +63,16 @@ def narrowed(typing: Any, value: Any, like: Any) -> Any:
     return like(like if isinstance(like, types.Float) else types.float32, like), code
 
 
+@intrinsic
+def fused(typing: Any, left: Any, right: Any, addend: Any) -> Any:
+    """left * right + addend in float32, rounded once: the same bits however it is compiled."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.fma(*arguments)
+
+    return types.float32(types.float32, types.float32, types.float32), code
+
+
 if config.DISABLE_JIT:  # the kernels as plain Python, which knows no bfloat16
 
     def widened(element: Any) -> Any:
@@ -72,6 +82,10 @@ if config.DISABLE_JIT:  # the kernels as plain Python, which knows no bfloat16
     def narrowed(value: Any, like: Any) -> Any:
         """As it is."""
         return value
+
+    def fused(left: Any, right: Any, addend: Any) -> Any:
+        """Rounded twice."""
+        return left * right + addend
 
 
 @intrinsic

@@ -56,5 +56,5 @@ class IQNSteps:
     def _move(self, scale: float) -> None:
         """Take Adam's step with the gradient times `scale`, and let the target follow."""
         memory = self._memory
-        count, arrays = memory.count_step(), (memory.weights, *memory.moments, self._targets)
+        count, arrays = memory.count_steps(), (memory.weights, *memory.moments, self._targets)
         adam_step(*arrays, self._gradients.gradient, scale, count, *memory.settings, self._tau)

@@ -1,6 +1,8 @@
-"""The parts of PPO's gradient that are no matrix product; see `ppo_gradients`.
+"""A whole PPO lesson of a small network on a CPU, in one call and without autograd.
 
-`R` turns of a minibatch, `A` actions, layers of size `L`; all arrays of numbers are float32.
+While it goes on, other threads have the interpreter. `Turns.lesson`, `Turns.seen_anew` and
+`clipped_losses` say the same in the language of torch. `T` turns in `B` copies, `N` of them to train
+on, `R` in a minibatch, `A` actions; networks as in `network_kernels`. Numbers are float32.
 """
 
 from __future__ import annotations
@@ -10,12 +12,137 @@ import math
 import numpy as np
 
 from keisei.compiled.kernels import kernel
+from keisei.core.network_kernels import (
+    go_back,
+    go_forth,
+    joined,
+    layer_of,
+    share_out,
+    turn_weights,
+)
+from keisei.core.rollout_kernels import advantages_and_returns
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
+_ROWS_AT_ONCE = np.int64(256)
+"""What layers say of so many states stays in a processor's cache."""
 
 
 @kernel(entry=True)
-def clipped_gradient(
+def learn_turns(
+    parameters, firsts, seconds, sizes,
+    states, actions, log_probs, values, rewards, dones, trains,
+    anew, gamma, gae_lambda, order, ends,
+    clip, entropy_weight, value_weight, max_norm, count, rate, beta1, beta2, epsilon, losses,
+):  # fmt: skip
+    """Take a step of Adam by each minibatch of turns; the norm of the last gradient.
+
+    parameters, firsts and seconds, the moments: a flat array for each, in their order. Where a norm
+    is not finite they stay as they were, and it is returned at once. states: [T, B, inputs], all
+    else of the turns [T, B]; anew: whether older weights played them. order: the numbers of all
+    minibatches' turns among the N that train, one behind the other; ends: where each ends. count:
+    of the steps before. losses: [5] set to the means over the steps, as `_clipped_gradient` has it.
+    """
+    network, flat = joined(parameters), states.reshape(actions.size, states.shape[2])
+    if anew:
+        said, known = np.empty_like(log_probs), np.empty_like(values)
+        _ask(network, sizes, flat, actions.reshape(-1), said.reshape(-1), known.reshape(-1))
+    else:
+        said, known = log_probs, values
+    advantages, returns = np.empty_like(rewards), np.empty_like(rewards)
+    advantages_and_returns(rewards, known, dones, trains, gamma, gae_lambda, advantages, returns)
+    kept = np.flatnonzero(trains)
+    _normalize(advantages.reshape(-1), kept)
+    if anew:
+        _weigh(advantages.reshape(-1), said.reshape(-1), log_probs.reshape(-1))
+    first, second = joined(firsts), joined(seconds)
+    gradient, turned = np.empty_like(network), np.empty_like(network)
+    last, begin, norm = len(sizes) - 1, 0, 0.0
+    room = np.diff(np.append(0, ends)).max() * sizes.sum()
+    through, slopes = np.empty(room, np.float32), np.empty(room, np.float32)
+    losses[:] = 0
+    for step in range(len(ends)):
+        turns = kept[order[begin : ends[step]]]
+        begin, rows = ends[step], len(turns)
+        inputs = layer_of(through, sizes, 0, rows)
+        for row in range(rows):
+            inputs[row] = flat[turns[row]]
+        turn_weights(network, sizes, turned)
+        go_forth(network, turned, sizes, through, rows)
+        _clipped_gradient(
+            layer_of(through, sizes, last, rows), turns, actions.reshape(-1), said.reshape(-1),
+            advantages.reshape(-1), returns.reshape(-1), clip, entropy_weight, value_weight,
+            layer_of(slopes, sizes, last, rows), gradient[len(gradient) - sizes[last] :], losses,
+        )  # fmt: skip
+        go_back(network, sizes, through, slopes, rows, gradient)
+        norm = _norm(gradient)
+        if not math.isfinite(norm):
+            return norm
+        scale, number = min(1.0, max_norm / (norm + 1e-6)), count + step + 1
+        _adam_move(network, first, second, gradient, scale, number, rate, beta1, beta2, epsilon)
+    share_out(network, parameters)
+    share_out(first, firsts)
+    share_out(second, seconds)
+    losses /= len(ends)
+    return norm
+
+
+@kernel
+def _ask(network, sizes, states, actions, log_probs, values):
+    """Set [N] the log-probabilities of actions and the values that a network says of the states."""
+    rows, last = min(len(states), _ROWS_AT_ONCE), len(sizes) - 1
+    through, turned = np.empty(rows * sizes.sum(), np.float32), np.empty_like(network)
+    said = np.empty(sizes[last] - 1, np.float32)
+    turn_weights(network, sizes, turned)
+    for first in range(0, len(states), rows):
+        part = states[first : first + rows]
+        layer_of(through, sizes, 0, len(part))[:] = part
+        go_forth(network, turned, sizes, through, len(part))
+        outputs = layer_of(through, sizes, last, len(part))
+        for row in range(len(part)):
+            _fill_log_probs(outputs[row], said)
+            log_probs[first + row] = said[actions[first + row]]
+            values[first + row] = outputs[row, len(said)]
+
+
+@kernel
+def _normalize(advantages, kept):
+    """Give those that are kept a mean of 0 and a deviation of 1."""
+    total, squares = 0.0, 0.0
+    for number in kept:
+        total += advantages[number]
+    mean = total / max(len(kept), 1)
+    for number in kept:
+        squares += (advantages[number] - mean) ** 2
+    deviation = math.sqrt(squares / max(len(kept), 1)) + 1e-8
+    for number in kept:
+        advantages[number] = (advantages[number] - mean) / deviation
+
+
+@kernel
+def _weigh(advantages, log_probs, before):
+    """A turn whose action has become less probable counts less: by the ratio of both."""
+    for number in range(len(advantages)):
+        advantages[number] *= min(np.exp(log_probs[number] - before[number]), _ONE)
+
+
+@kernel
+def _norm(gradient):
+    """The length of a vector; not finite if one of its numbers is not.
+
+    Eight sums at once, in an order that no compiler changes.
+    """
+    sums = np.zeros(8)
+    whole = len(gradient) - len(gradient) % 8
+    for first in range(0, whole, 8):
+        for k in range(8):
+            sums[k] += np.float64(gradient[first + k]) * gradient[first + k]
+    for k in range(whole, len(gradient)):
+        sums[0] += np.float64(gradient[k]) * gradient[k]
+    return math.sqrt(sums.sum())
+
+
+@kernel
+def _clipped_gradient(
     outputs, turns, actions, log_probs, advantages, returns,
     clip, entropy_weight, value_weight, gradient, of_bias, sums,
 ):  # fmt: skip
@@ -87,39 +214,18 @@ def _gain_slope(ratio, advantage, clip):
     return gain, gain, beyond
 
 
-@kernel(entry=True)
-def rectified_backward(gradient, rectified, of_bias):
-    """Cut the gradient [R, L] where what was rectified [R, L] is 0; of_bias: [L] its sum.
-
-    What is not a number passes, as it must be seen in the gradient's norm.
-    """
-    of_bias[:] = 0
-    for row in range(len(gradient)):
-        slopes, values = gradient[row], rectified[row]
-        for k in range(len(of_bias)):
-            slope = _ZERO if values[k] <= _ZERO else slopes[k]
-            slopes[k] = slope
-            of_bias[k] += slope
-
-
-@kernel(entry=True)
-def adam_move(weights, firsts, seconds, gradient, scale, count, rate, beta1, beta2, epsilon):
+@kernel
+def _adam_move(weights, firsts, seconds, gradient, scale, count, rate, beta1, beta2, epsilon):
     """One step of Adam by the gradient times `scale`, in one pass (Kingma and Ba, 2015).
 
-    weights, firsts and seconds, the moments: tuples of flat arrays, one for each parameter;
-    gradient: one over all of them, in the same order. count: of this step, the first is 1.
+    firsts and seconds: the moments. count: of this step, the first is 1.
     """
     scale, keep1, keep2 = np.float32(scale), np.float32(beta1), np.float32(beta2)
     new1, new2 = np.float32(1 - beta1), np.float32(1 - beta2)
     step = np.float32(rate / (1 - beta1**count))
     root, epsilon = np.float32(1 / math.sqrt(1 - beta2**count)), np.float32(epsilon)
-    start = 0
-    for number in range(len(weights)):
-        weight, first, second = weights[number], firsts[number], seconds[number]
-        slopes = gradient[start : start + len(weight)]
-        for k in range(len(weight)):
-            slope = slopes[k] * scale
-            first[k] = keep1 * first[k] + new1 * slope
-            second[k] = keep2 * second[k] + new2 * slope * slope
-            weight[k] -= step * first[k] / (np.sqrt(second[k]) * root + epsilon)
-        start += len(weight)
+    for k in range(len(weights)):
+        slope = gradient[k] * scale
+        firsts[k] = keep1 * firsts[k] + new1 * slope
+        seconds[k] = keep2 * seconds[k] + new2 * slope * slope
+        weights[k] -= step * firsts[k] / (np.sqrt(seconds[k]) * root + epsilon)

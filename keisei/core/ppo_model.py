@@ -22,6 +22,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from keisei.core.actor_critic import ActorCritic
+from keisei.core.adam_memory import AdamMemory
 from keisei.core.joint_fractions import JointFractions
 from keisei.core.learner_state import (
     generator_array,
@@ -32,9 +33,8 @@ from keisei.core.learner_state import (
     named,
     optimizer_arrays,
 )
-from keisei.core.ppo_gradients import PPOGradients
 from keisei.core.ppo_lessons import Lesson, Turns, clipped_losses
-from keisei.core.ppo_steps import PPOSteps
+from keisei.core.ppo_steps import take_steps
 from keisei.core.return_scale import ReturnScale
 from keisei.core.rollout_kernels import choose_actions, find_trainable, returns_so_far
 from keisei.core.rollout_memory import RolloutMemory
@@ -65,6 +65,11 @@ class PPOModelConfig:
     value_coefficient: Annotated[float, Field(ge=0, le=100)] = 0.5
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
     n_frames: Annotated[int, Field(ge=1, le=64)] = 1
+
+    @property
+    def discounts(self) -> dict[str, float]:
+        """What advantages depend on, by name."""
+        return {"gamma": self.gamma, "gae_lambda": self.gae_lambda}
 
     @property
     def loss_settings(self) -> dict[str, float]:
@@ -104,6 +109,7 @@ class PPOModel:
         self.optimizer = torch.optim.Adam(
             self._parameters, lr=self.config.learning_rate, eps=1e-5, fused=True
         )
+        self._adam: AdamMemory | None = None
         self._generator = torch.Generator().manual_seed(seed)
         self._borrower: JointFractions | None = None
         self.memory = RolloutMemory(observation_shape, copies=copies, n_frames=self.config.n_frames)
@@ -182,39 +188,44 @@ class PPOModel:
 
         NonFiniteGradientError if a gradient is not finite, and all is as before the lesson.
         """
-        lesson = self.lesson_of(turns)
-        chosen = list(self.shuffled(len(lesson.actions)))
+        chosen = list(self.shuffled(turns.count))
         learn = self._learn_by_kernels if self.device.type == "cpu" else self._learn_by_autograd
-        with RowBackup(self.network, self.optimizer):
-            losses = learn(lesson, chosen)
-        return self.learned(turns, losses)
+        return self.learned(turns, learn(turns, chosen))
+
+    def _is_older(self, turns: Turns) -> bool:
+        """Whether older weights played them."""
+        return turns.version != self.memory.version
 
     def lesson_of(self, turns: Turns) -> Lesson:
         """What there is to learn from turns; as these weights see it, if older ones played them."""
-        discounts = {"gamma": self.config.gamma, "gae_lambda": self.config.gae_lambda}
-        if turns.version == self.memory.version:
-            return turns.lesson(**discounts)
-        return turns.renewed_lesson(self.network, self.device, **discounts)
+        if self._is_older(turns):
+            return turns.renewed_lesson(self.network, self.device, **self.config.discounts)
+        return turns.lesson(**self.config.discounts)
 
     def learned(self, turns: Turns, losses: dict[str, float]) -> dict[str, float]:
         """Count the update; what there is to tell of it, given the means of its losses."""
         self.memory.version += 1
         return {**losses, "reward_divisor": turns.reward_divisor}
 
-    def _learn_by_kernels(self, lesson: Lesson, chosen: Sequence[Tensor]) -> dict[str, float]:
+    def _learn_by_kernels(self, turns: Turns, chosen: Sequence[Tensor]) -> dict[str, float]:
         """Take a step by each minibatch of these turns; the means of the losses."""
-        gradients = PPOGradients(self._parameters, lesson, **self.config.loss_settings)
-        steps = PPOSteps(
-            self._parameters, self.optimizer, gradients, max_norm=self.config.max_grad_norm
+        if self._adam is None or not self._adam.is_current():
+            self._adam = AdamMemory(self._parameters, self.optimizer)
+        return take_steps(
+            self._adam,
+            turns,
+            chosen,
+            anew=self._is_older(turns),
+            max_norm=self.config.max_grad_norm,
+            **self.config.discounts,
+            **self.config.loss_settings,
         )
-        for turns in chosen:
-            steps.take(turns)
-        return steps.means()
 
-    def _learn_by_autograd(self, lesson: Lesson, chosen: Sequence[Tensor]) -> dict[str, float]:
+    def _learn_by_autograd(self, turns: Turns, chosen: Sequence[Tensor]) -> dict[str, float]:
         """The same on any device."""
-        lesson = lesson.to(self.device)
-        parts = [self._learn(lesson.part(turns)) for turns in chosen]
+        lesson = self.lesson_of(turns).to(self.device)
+        with RowBackup(self.network, self.optimizer):
+            parts = [self._learn(lesson.part(numbers)) for numbers in chosen]
         return {
             name: float(torch.stack([part[name] for part in parts]).mean()) for name in parts[0]
         }

@@ -34,9 +34,6 @@ MOST_TOGETHER = 8
 """Models whose lessons one thread takes at once; a GPU takes all."""
 _FEW_COPIES = 8
 """With more, the products are most of the work, and NumPy might share one out to threads."""
-_SHORT_LESSON = 300
-"""Turns of a lesson that is mostly Python's, of which only one thread can run at a time: 16 models
-with 100 turns each took 1.1 times as long in two threads as in one."""
 
 
 class PPOStack:
@@ -111,14 +108,14 @@ class PPOStack:
     def shares(self, lessons: Mapping[int, Turns], *, workers: int = 1) -> list[dict[int, Turns]]:
         """The lessons, in parts that `learn` is fastest with, for so many threads at once.
 
-        Lessons of one length go together; short ones are not shared out.
+        Lessons of one length go together.
         """
         by_length: dict[int, list[int]] = {}
         for number, lesson in sorted(lessons.items()):
             by_length.setdefault(lesson.count, []).append(number)
         shares: list[Sequence[int]] = []
         for length, numbers in by_length.items():
-            if self._together or length < _SHORT_LESSON:
+            if self._together:
                 shares.append(numbers)
             else:
                 shares += parts_of(numbers, most=MOST_TOGETHER, workers=workers)
@@ -134,7 +131,7 @@ class PPOStack:
         return {n: self._learn_alone(n, lesson) for n, lesson in lessons.items()}
 
     def _learn_alone(self, number: int, lesson: Turns) -> Figures | Failure:
-        """The steps of `PPOSteps` have little overhead that could be shared."""
+        """On a CPU a lesson is one kernel: there is little overhead that could be shared."""
         try:
             return self._models[number].learn(lesson)
         except NonFiniteGradientError as error:

@@ -1,4 +1,4 @@
-"""`PPOSteps`: the gradient steps of a PPO lesson on a CPU, see `ppo_gradients`."""
+"""The gradient steps of a PPO lesson on a CPU, see `ppo_kernels`."""
 
 from __future__ import annotations
 
@@ -7,52 +7,77 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from numpy.typing import NDArray
+from torch import Tensor
 
-from keisei.core.adam_kernel import norm_of
 from keisei.core.adam_memory import AdamMemory
-from keisei.core.ppo_gradients import LOSSES, PPOGradients
-from keisei.core.ppo_kernels import adam_move
+from keisei.core.ppo_kernels import learn_turns
+from keisei.core.ppo_lessons import Turns
 from keisei.core.stacked_modules import NonFiniteGradientError
 
+LOSSES = ("loss", "policy_loss", "value_loss", "entropy", "clip_share")
 
-class PPOSteps:
-    """Steps of one network with the minibatches of one lesson.
 
-    They work on the memory of weights and moments as they are when this is made, and go on with the
-    optimizer's own moments.
+def take_steps(
+    memory: AdamMemory,
+    turns: Turns,
+    chosen: Sequence[Tensor],
+    *,
+    anew: bool,
+    gamma: float,
+    gae_lambda: float,
+    clip: float,
+    entropy: float,
+    value_coefficient: float,
+    max_norm: float,
+) -> dict[str, float]:
+    """Take a step of Adam by each minibatch of turns; the means of their losses.
+
+    memory: of parameters that are the weight [outputs, inputs] and the bias [outputs] of each
+    layer. chosen: of each minibatch, the numbers of its turns among those that train. anew: whether
+    older weights than these played. NonFiniteGradientError if the norm of a gradient is not finite:
+    nothing has changed then.
     """
+    sizes = _sizes(memory.shapes)
+    _check(turns.actions, int(sizes[-1]) - 1)
+    losses = np.empty(len(LOSSES))
+    norm = learn_turns(
+        memory.weights,
+        *memory.moments,
+        sizes,
+        turns.states,
+        turns.actions,
+        turns.log_probs,
+        turns.values,
+        turns.rewards / np.float32(turns.reward_divisor),
+        turns.dones,
+        turns.trains,
+        anew,
+        gamma,
+        gae_lambda,
+        torch.cat(tuple(chosen)).numpy(),
+        np.cumsum([len(part) for part in chosen]),
+        clip,
+        entropy,
+        value_coefficient,
+        max_norm,
+        memory.count,
+        *memory.settings,
+        losses,
+    )
+    if not math.isfinite(norm):
+        raise NonFiniteGradientError(f"the norm of the gradient is {norm}")
+    memory.count_steps(len(chosen))
+    return dict(zip(LOSSES, losses.tolist(), strict=True))
 
-    def __init__(
-        self,
-        parameters: Sequence[nn.Parameter],
-        optimizer: torch.optim.Adam,
-        gradients: PPOGradients,
-        *,
-        max_norm: float,
-    ) -> None:
-        self._memory = AdamMemory(parameters, optimizer)
-        self._gradients, self._max_norm = gradients, max_norm
-        self._sums, self._taken = np.zeros(len(LOSSES)), 0
 
-    def take(self, turns: Tensor) -> None:
-        """Take one step, by the turns with these numbers.
+def _sizes(shapes: Sequence[tuple[int, ...]]) -> NDArray[np.int64]:
+    """How many numbers go into the first layer and come out of each."""
+    return np.array([shapes[0][1], *(shape[0] for shape in shapes[1::2])])
 
-        NonFiniteGradientError if the gradient's norm is not finite: this step changed nothing.
-        """
-        self._gradients.add_losses(turns, self._sums)
-        norm = norm_of(self._gradients.gradient)
-        if not math.isfinite(norm):
-            raise NonFiniteGradientError(f"the norm of the gradient is {norm}")
-        self._move(min(1.0, self._max_norm / (norm + 1e-6)))
-        self._taken += 1
 
-    def _move(self, scale: float) -> None:
-        """Take Adam's step with the gradient times `scale`."""
-        memory = self._memory
-        count, arrays = memory.count_step(), (memory.weights, *memory.moments)
-        adam_move(*arrays, self._gradients.gradient, scale, count, *memory.settings)
-
-    def means(self) -> dict[str, float]:
-        """Of the losses over the steps taken, by their names."""
-        return dict(zip(LOSSES, (self._sums / self._taken).tolist(), strict=True))
+def _check(actions: NDArray[np.int64], count: int) -> None:
+    """Kernels look at no bounds: an action that there is not would read what lies beside."""
+    least, most = actions.min(), actions.max()
+    if least < 0 or most >= count:
+        raise IndexError(f"actions are from 0 to {count - 1}, and these from {least} to {most}")
