@@ -65,7 +65,7 @@ def narrowed(typing: Any, value: Any, like: Any) -> Any:
 
 @intrinsic
 def fused(typing: Any, left: Any, right: Any, addend: Any) -> Any:
-    """left * right + addend in float32, rounded once: the same bits however it is compiled."""
+    """Left * right + addend in float32, rounded once: the same bits however it is compiled."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.fma(*arguments)

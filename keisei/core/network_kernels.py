@@ -2,8 +2,8 @@
 
 A network is one array of its numbers: of each layer the weight [outputs, inputs] and the bias
 [outputs], in their order. `sizes` are how many numbers go into the first layer and come out of
-each. What goes into all layers, and comes out of the last, lies in one array, too. All arrays are of
-float32; `R` rows of a batch.
+each. What goes into all layers, and comes out of the last, lies in one array, too. All arrays are
+of float32; `R` rows of a batch.
 """
 
 from __future__ import annotations
@@ -12,8 +12,17 @@ import numpy as np
 
 from keisei.compiled.kernels import kernel
 from keisei.core.matrix_products import add_product
+from keisei.core.sparse_rows import (
+    SparseRows,
+    add_sparse_product,
+    add_turned_sparse_product,
+    count_nonzero,
+    sparse_rows,
+)
 
 _ZERO = np.float32(0)
+_SPARSE_SHARE = 0.3
+"""Of numbers that are not 0, up to which rows are taken as sparse."""
 
 
 @kernel
@@ -51,6 +60,15 @@ def layer_of(flat, sizes, layer, rows):
 
 
 @kernel
+def sparse_if_worth_it(rows):
+    """Rows [N, inputs] as `go_forth` takes them; nothing where too many numbers are not 0."""
+    count = count_nonzero(rows)
+    if count <= _SPARSE_SHARE * rows.size:
+        return sparse_rows(rows, count)
+    return SparseRows(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.float32))
+
+
+@kernel
 def _start(sizes, layer):
     """Where the numbers of a layer begin in a network."""
     start = 0
@@ -74,28 +92,46 @@ def _bias(network, sizes, layer):
 
 
 @kernel
-def turn_weights(network, sizes, turned):
-    """Set `turned` to the network with all weights [inputs, outputs], and no biases."""
-    for layer in range(len(sizes) - 1):
-        weight, start = _weight(network, sizes, layer), _start(sizes, layer)
-        outputs, inputs = weight.shape
-        its_turned = turned[start : start + weight.size].reshape(inputs, outputs)
-        for row in range(inputs):
-            for column in range(outputs):
-                its_turned[row, column] = weight[column, row]
+def _turned_weight(turned, sizes, layer):
+    """[inputs, outputs] of a layer."""
+    start, inputs, outputs = _start(sizes, layer), sizes[layer], sizes[layer + 1]
+    return turned[start : start + inputs * outputs].reshape(inputs, outputs)
 
 
 @kernel
-def go_forth(network, turned, sizes, values, rows):
-    """Set what each layer makes of what goes into it; all but the last are rectified."""
-    last = len(sizes) - 2
+def turn_weights(network, sizes, turned):
+    """Set `turned`, as long as the network, to its weights as [inputs, outputs]."""
+    for layer in range(len(sizes) - 1):
+        _turn(_weight(network, sizes, layer), _turned_weight(turned, sizes, layer))
+
+
+@kernel
+def _turn(matrix, turned):
+    for row in range(turned.shape[0]):
+        for column in range(turned.shape[1]):
+            turned[row, column] = matrix[column, row]
+
+
+@kernel
+def go_forth(network, turned, sizes, rows, sparse, chosen, values):
+    """Set what each layer makes of what goes into it; all but the last are rectified.
+
+    It begins with the rows `chosen` [R] of `rows` [N, inputs], or of `sparse` where that has some.
+    """
+    count, last = len(chosen), len(sizes) - 2
     for layer in range(last + 1):
-        said, bias = layer_of(values, sizes, layer + 1, rows), _bias(network, sizes, layer)
-        for row in range(rows):
+        said, bias = layer_of(values, sizes, layer + 1, count), _bias(network, sizes, layer)
+        for row in range(count):
             said[row] = bias
-        start, inputs, outputs = _start(sizes, layer), sizes[layer], sizes[layer + 1]
-        weight = turned[start : start + inputs * outputs].reshape(inputs, outputs)
-        add_product(layer_of(values, sizes, layer, rows), weight, said)
+        weight = _turned_weight(turned, sizes, layer)
+        if layer or not len(sparse.numbers):
+            inputs = layer_of(values, sizes, layer, count)
+            if not layer:
+                for row in range(count):
+                    inputs[row] = rows[chosen[row]]
+            add_product(inputs, weight, said)
+        else:
+            add_sparse_product(sparse, chosen, weight, said)
         if layer < last:
             _rectify(said)
 
@@ -109,15 +145,26 @@ def _rectify(said):
 
 
 @kernel
-def go_back(network, sizes, values, slopes, rows, gradient):
-    """Set the gradient of all that is below the last bias, by the slopes of what was said last."""
+def go_back(network, turned, sizes, sparse, chosen, values, slopes, gradient):
+    """Set the gradient of all that is below the last bias, by the slopes of what was said last.
+
+    As of the last `go_forth`; what is in `turned` is lost.
+    """
+    count = len(chosen)
     for layer in range(len(sizes) - 2, -1, -1):
-        known, inputs = layer_of(slopes, sizes, layer + 1, rows), layer_of(values, sizes, layer, rows)
+        known = layer_of(slopes, sizes, layer + 1, count)
         of_weight = _weight(gradient, sizes, layer)
-        of_weight[:] = 0
-        add_product(known.T, inputs, of_weight)
+        if layer or not len(sparse.numbers):
+            inputs = layer_of(values, sizes, layer, count)
+            of_weight[:] = 0
+            add_product(known.T, inputs, of_weight)
+        else:
+            of_turned = _turned_weight(turned, sizes, layer)
+            of_turned[:] = 0
+            add_turned_sparse_product(sparse, chosen, known, of_turned)
+            _turn(of_turned, of_weight)
         if layer:
-            below = layer_of(slopes, sizes, layer, rows)
+            below = layer_of(slopes, sizes, layer, count)
             below[:] = 0
             add_product(known, _weight(network, sizes, layer), below)
             _rectify_slopes(below, inputs, _bias(gradient, sizes, layer - 1))
@@ -125,7 +172,7 @@ def go_back(network, sizes, values, slopes, rows, gradient):
 
 @kernel
 def _rectify_slopes(gradient, rectified, of_bias):
-    """Cut the gradient [R, L] of a layer where what was rectified [R, L] is 0; of_bias: [L] its sum.
+    """Cut the gradient [R, L] where what was rectified [R, L] is 0; of_bias: [L] its sum.
 
     What is not a number passes, as it must be seen in the gradient's norm.
     """

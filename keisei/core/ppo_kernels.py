@@ -1,8 +1,8 @@
 """A whole PPO lesson of a small network on a CPU, in one call and without autograd.
 
 While it goes on, other threads have the interpreter. `Turns.lesson`, `Turns.seen_anew` and
-`clipped_losses` say the same in the language of torch. `T` turns in `B` copies, `N` of them to train
-on, `R` in a minibatch, `A` actions; networks as in `network_kernels`. Numbers are float32.
+`clipped_losses` say the same in the language of torch. `T` turns in `B` copies, `N` of them to
+train on, `R` in a minibatch, `A` actions; networks as in `network_kernels`. Numbers are float32.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from keisei.core.network_kernels import (
     joined,
     layer_of,
     share_out,
+    sparse_if_worth_it,
     turn_weights,
 )
 from keisei.core.rollout_kernels import advantages_and_returns
@@ -43,9 +44,11 @@ def learn_turns(
     of the steps before. losses: [5] set to the means over the steps, as `_clipped_gradient` has it.
     """
     network, flat = joined(parameters), states.reshape(actions.size, states.shape[2])
+    sparse = sparse_if_worth_it(flat)
     if anew:
         said, known = np.empty_like(log_probs), np.empty_like(values)
-        _ask(network, sizes, flat, actions.reshape(-1), said.reshape(-1), known.reshape(-1))
+        its_actions, its_said, its_known = actions.reshape(-1), said.reshape(-1), known.reshape(-1)
+        _ask(network, sizes, flat, sparse, its_actions, its_said, its_known)
     else:
         said, known = log_probs, values
     advantages, returns = np.empty_like(rewards), np.empty_like(rewards)
@@ -63,17 +66,14 @@ def learn_turns(
     for step in range(len(ends)):
         turns = kept[order[begin : ends[step]]]
         begin, rows = ends[step], len(turns)
-        inputs = layer_of(through, sizes, 0, rows)
-        for row in range(rows):
-            inputs[row] = flat[turns[row]]
         turn_weights(network, sizes, turned)
-        go_forth(network, turned, sizes, through, rows)
+        go_forth(network, turned, sizes, flat, sparse, turns, through)
         _clipped_gradient(
             layer_of(through, sizes, last, rows), turns, actions.reshape(-1), said.reshape(-1),
             advantages.reshape(-1), returns.reshape(-1), clip, entropy_weight, value_weight,
             layer_of(slopes, sizes, last, rows), gradient[len(gradient) - sizes[last] :], losses,
         )  # fmt: skip
-        go_back(network, sizes, through, slopes, rows, gradient)
+        go_back(network, turned, sizes, sparse, turns, through, slopes, gradient)
         norm = _norm(gradient)
         if not math.isfinite(norm):
             return norm
@@ -87,21 +87,20 @@ def learn_turns(
 
 
 @kernel
-def _ask(network, sizes, states, actions, log_probs, values):
+def _ask(network, sizes, states, sparse, actions, log_probs, values):
     """Set [N] the log-probabilities of actions and the values that a network says of the states."""
-    rows, last = min(len(states), _ROWS_AT_ONCE), len(sizes) - 1
-    through, turned = np.empty(rows * sizes.sum(), np.float32), np.empty_like(network)
+    most, last = min(len(states), _ROWS_AT_ONCE), len(sizes) - 1
+    through, turned = np.empty(most * sizes.sum(), np.float32), np.empty_like(network)
     said = np.empty(sizes[last] - 1, np.float32)
     turn_weights(network, sizes, turned)
-    for first in range(0, len(states), rows):
-        part = states[first : first + rows]
-        layer_of(through, sizes, 0, len(part))[:] = part
-        go_forth(network, turned, sizes, through, len(part))
-        outputs = layer_of(through, sizes, last, len(part))
-        for row in range(len(part)):
+    for first in range(0, len(states), most):
+        chosen = np.arange(first, min(first + most, len(states)))
+        go_forth(network, turned, sizes, states, sparse, chosen, through)
+        outputs = layer_of(through, sizes, last, len(chosen))
+        for row in range(len(chosen)):
+            turn = chosen[row]
             _fill_log_probs(outputs[row], said)
-            log_probs[first + row] = said[actions[first + row]]
-            values[first + row] = outputs[row, len(said)]
+            log_probs[turn], values[turn] = said[actions[turn]], outputs[row, len(said)]
 
 
 @kernel

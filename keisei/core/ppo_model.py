@@ -10,7 +10,7 @@ core, two seeds each: 355 as they are, 310 with a gamma of 0.99, and 355 with ta
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from math import isfinite, prod
 from typing import Annotated, Any
 
@@ -34,9 +34,9 @@ from keisei.core.learner_state import (
     optimizer_arrays,
 )
 from keisei.core.ppo_lessons import Lesson, Turns, clipped_losses
-from keisei.core.ppo_steps import take_steps
+from keisei.core.ppo_steps import Minibatches, take_steps
 from keisei.core.return_scale import ReturnScale
-from keisei.core.rollout_kernels import choose_actions, find_trainable, returns_so_far
+from keisei.core.rollout_kernels import choose_actions, find_trainable, returns_so_far, shuffle
 from keisei.core.rollout_memory import RolloutMemory
 from keisei.core.stacked_modules import NonFiniteGradientError, RowBackup
 from keisei.gridworld.model import States
@@ -188,7 +188,7 @@ class PPOModel:
 
         NonFiniteGradientError if a gradient is not finite, and all is as before the lesson.
         """
-        chosen = list(self.shuffled(turns.count))
+        chosen = self.shuffled(turns.count)
         learn = self._learn_by_kernels if self.device.type == "cpu" else self._learn_by_autograd
         return self.learned(turns, learn(turns, chosen))
 
@@ -207,7 +207,7 @@ class PPOModel:
         self.memory.version += 1
         return {**losses, "reward_divisor": turns.reward_divisor}
 
-    def _learn_by_kernels(self, turns: Turns, chosen: Sequence[Tensor]) -> dict[str, float]:
+    def _learn_by_kernels(self, turns: Turns, chosen: Minibatches) -> dict[str, float]:
         """Take a step by each minibatch of these turns; the means of the losses."""
         if self._adam is None or not self._adam.is_current():
             self._adam = AdamMemory(self._parameters, self.optimizer)
@@ -221,20 +221,22 @@ class PPOModel:
             **self.config.loss_settings,
         )
 
-    def _learn_by_autograd(self, turns: Turns, chosen: Sequence[Tensor]) -> dict[str, float]:
+    def _learn_by_autograd(self, turns: Turns, chosen: Minibatches) -> dict[str, float]:
         """The same on any device."""
         lesson = self.lesson_of(turns).to(self.device)
         with RowBackup(self.network, self.optimizer):
-            parts = [self._learn(lesson.part(numbers)) for numbers in chosen]
+            parts = [self._learn(lesson.part(torch.from_numpy(part))) for part in chosen]
         return {
             name: float(torch.stack([part[name] for part in parts]).mean()) for name in parts[0]
         }
 
-    def shuffled(self, turns: int) -> Iterator[Tensor]:
+    def shuffled(self, turns: int) -> list[NDArray[np.int64]]:
         """The numbers of each minibatch's turns: all of them, in another order every epoch."""
         parts = max(round(turns / self.config.minibatch), 1)
-        for _ in range(self.config.epochs):
-            yield from torch.randperm(turns, generator=self.generator).tensor_split(parts)
+        orders = np.empty((self.config.epochs, turns), np.int64)
+        # One number of torch's: whoever calls it lets other threads have the interpreter.
+        shuffle(int(torch.randint(2**62, (), generator=self.generator)), orders)
+        return [part for order in orders for part in np.array_split(order, parts)]
 
     def _learn(self, lesson: Lesson) -> dict[str, Tensor]:
         """Take one gradient step; its losses."""

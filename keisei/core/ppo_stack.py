@@ -114,7 +114,7 @@ class PPOStack:
         for number, lesson in sorted(lessons.items()):
             by_length.setdefault(lesson.count, []).append(number)
         shares: list[Sequence[int]] = []
-        for length, numbers in by_length.items():
+        for numbers in by_length.values():
             if self._together:
                 shares.append(numbers)
             else:
@@ -153,7 +153,7 @@ class PPOStack:
         with undone_by_errors([backup], [models[n].generator for n in numbers]):
             steps = []
             for chosen in zip(*(models[n].shuffled(length) for n in numbers), strict=True):
-                part = flat.part((torch.stack(chosen) + first).flatten())
+                part = flat.part((torch.from_numpy(np.stack(chosen)) + first).flatten())
                 steps.append(self._step(numbers, part))
             names = list(steps[0])
             figures = torch.stack([torch.stack(list(step.values())) for step in steps]).cpu()

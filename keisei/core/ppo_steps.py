@@ -6,22 +6,22 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from keisei.core.adam_memory import AdamMemory
 from keisei.core.ppo_kernels import learn_turns
 from keisei.core.ppo_lessons import Turns
 from keisei.core.stacked_modules import NonFiniteGradientError
 
+Minibatches = Sequence[NDArray[np.int64]]
+"""Of each, the numbers of its turns among those that train."""
 LOSSES = ("loss", "policy_loss", "value_loss", "entropy", "clip_share")
 
 
 def take_steps(
     memory: AdamMemory,
     turns: Turns,
-    chosen: Sequence[Tensor],
+    chosen: Minibatches,
     *,
     anew: bool,
     gamma: float,
@@ -34,9 +34,8 @@ def take_steps(
     """Take a step of Adam by each minibatch of turns; the means of their losses.
 
     memory: of parameters that are the weight [outputs, inputs] and the bias [outputs] of each
-    layer. chosen: of each minibatch, the numbers of its turns among those that train. anew: whether
-    older weights than these played. NonFiniteGradientError if the norm of a gradient is not finite:
-    nothing has changed then.
+    layer. anew: whether older weights than these played. NonFiniteGradientError if the norm of a
+    gradient is not finite: nothing has changed then.
     """
     sizes = _sizes(memory.shapes)
     _check(turns.actions, int(sizes[-1]) - 1)
@@ -55,7 +54,7 @@ def take_steps(
         anew,
         gamma,
         gae_lambda,
-        torch.cat(tuple(chosen)).numpy(),
+        np.concatenate(chosen),
         np.cumsum([len(part) for part in chosen]),
         clip,
         entropy,

@@ -1,4 +1,4 @@
-"""Compiled parts of PPO on flat observations: sampling, returns so far, advantages.
+"""Compiled parts of PPO on flat observations: sampling, returns so far, advantages, shuffling.
 
 Arrays are [T, B]. As in `replay_kernels`, `starts` is set where a turn does not follow the one
 before it, so that a turn has a successor only if the next row is no start.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from keisei.compiled.kernels import kernel
+from keisei.compiled.splitmix import STEP, mix, number_below
 
 
 @kernel(entry=True)
@@ -85,3 +86,15 @@ def advantages_and_returns(rewards, values, dones, trains, gamma, gae_lambda, ad
             next_value = values[t, copy]
             advantages[t, copy] = next_advantage
             returns[t, copy] = next_advantage + next_value
+
+
+@kernel(entry=True)
+def shuffle(seed, orders):
+    """Set each row of orders [E, N] to the numbers below N, in an order that the seed decides."""
+    state = np.uint64(seed)
+    for order in orders:
+        for k in range(len(order)):
+            state += STEP
+            other = number_below(mix(state), k + 1)
+            order[k] = order[other]
+            order[other] = k

@@ -135,7 +135,7 @@ class ParallelLessons:
                 self._hand_over(lessons, epoch)
             else:
                 if due and self.parallel.paced:
-                    self._wait_a_while(self._pace.longest_wait / 2)  # for one that is almost done
+                    self._wait_a_while(self._pace.longest_wait)  # for one that is almost done
                 self._take_over(epoch, wait=self.parallel.repeatable)
                 if due and not learner.busy:
                     self._teach(epoch, train_steps, due)
@@ -154,7 +154,8 @@ class ParallelLessons:
             records = [self.records[number] for number in chosen]
             owed = {n: (r.owed_steps, r.owed_epochs) for n, r in zip(chosen, records, strict=True)}
             lessons = self._draw(epoch, train_steps, sorted([*chosen, *resting]))
-        self._pace.longest_wait = self.pauses.last["snapshot"]
+        # Half of what a snapshot takes: to come back from a wait takes some time, too.
+        self._pace.longest_wait = self.pauses.last["snapshot"] / 2
         return {number: _Lesson(lesson, *owed[number]) for number, lesson in lessons.items()}
 
     def _hand_over(self, lessons: Mapping[int, _Lesson], epoch: int) -> None:

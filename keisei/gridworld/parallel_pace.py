@@ -55,7 +55,7 @@ class Pace:
         self._epoch_seconds = 0.0  # that it takes to learn from an epoch
         self._taught_epochs, self._taught_at = 1, 0.0
         self.longest_wait = 0.0
-        """Seconds before any one turn: a snapshot's, so that no pause is longer than that."""
+        """Seconds before any one turn: no pause should be longer than a snapshot."""
 
     def taught(self, epochs: int) -> None:
         """A lesson about so many epochs begins."""

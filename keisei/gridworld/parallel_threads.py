@@ -58,8 +58,7 @@ class LessonThreads:
 
     def start(self, jobs: Sequence[Job]) -> None:
         """Begin a round; the last one has been fetched."""
-        if self._count > 1 and len(jobs) > 1:
-            self._switching.enter_context(QUICK_SWITCHING)
+        self._switching.enter_context(QUICK_SWITCHING)
         with self._news:
             self._round, self._closing = Round({}, set()), False
             self._since = time.monotonic()

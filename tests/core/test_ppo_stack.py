@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from keisei.core import ppo_stack
 from keisei.core.ppo_model import PPOModel, PPOModelConfig
 from keisei.gridworld.joint_turn import Turn
 from keisei.gridworld.stack import Failure
@@ -204,14 +203,10 @@ def test_lessons_of_unequal_lengths_are_learned_in_shares():
     assert_alike(models, others)
 
 
-def test_shares_are_small_enough_for_every_thread_to_have_some_unless_lessons_are_short(
-    monkeypatch,
-):
+def test_shares_are_small_enough_for_every_thread_to_have_some():
     stack, models = stacked(20)
     play(stack, models, 0)
     lessons = lessons_of(models)
-    assert [list(share) for share in stack.shares(lessons, workers=2)] == [[*range(20)]]
-    monkeypatch.setattr(ppo_stack, "_SHORT_LESSON", 1)
     shares = stack.shares(lessons)
     assert [list(share) for share in shares] == [[*range(8)], [*range(8, 16)], [*range(16, 20)]]
     shares = stack.shares({n: lessons[n] for n in range(3)}, workers=2)
