@@ -30,8 +30,8 @@ from keisei.gridworld.joint_turn import Turn
 from keisei.gridworld.model import AllStates, States
 from keisei.gridworld.stack import Failure, Figures
 
-MOST_TOGETHER = 8
-"""Models whose lessons one thread takes at once; a GPU takes all."""
+_MOST_IN_A_SHARE = 4
+"""Lessons that a thread takes at once; a GPU takes all."""
 _FEW_COPIES = 8
 """With more, the products are most of the work, and NumPy might share one out to threads."""
 
@@ -118,7 +118,7 @@ class PPOStack:
             if self._together:
                 shares.append(numbers)
             else:
-                shares += parts_of(numbers, most=MOST_TOGETHER, workers=workers)
+                shares += parts_of(numbers, most=_MOST_IN_A_SHARE, workers=workers)
         return [{number: lessons[number] for number in share} for share in shares]
 
     def learn(self, lessons: Mapping[int, Turns]) -> dict[int, Figures | Failure]:

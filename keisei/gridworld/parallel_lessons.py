@@ -24,6 +24,9 @@ from keisei.gridworld.parallel_settings import ParallelSettings
 from keisei.gridworld.spans import NoTimeline, TimelineMaker
 from keisei.gridworld.stack import Failure, Figures, LearningModel, LendsLessons
 
+_OF_A_SNAPSHOT = 0.75
+"""How long the longest wait before a turn is: new weights may have to be taken up after it."""
+
 
 class _Lesson(NamedTuple):
     """What an agent learns from, and how much it lived through for it."""
@@ -134,8 +137,6 @@ class ParallelLessons:
                 self._take_over(epoch, wait=True)
                 self._hand_over(lessons, epoch)
             else:
-                if due and self.parallel.paced:
-                    self._wait_a_while(self._pace.longest_wait)  # for one that is almost done
                 self._take_over(epoch, wait=self.parallel.repeatable)
                 if due and not learner.busy:
                     self._teach(epoch, train_steps, due)
@@ -154,8 +155,7 @@ class ParallelLessons:
             records = [self.records[number] for number in chosen]
             owed = {n: (r.owed_steps, r.owed_epochs) for n, r in zip(chosen, records, strict=True)}
             lessons = self._draw(epoch, train_steps, sorted([*chosen, *resting]))
-        # Half of what a snapshot takes: to come back from a wait takes some time, too.
-        self._pace.longest_wait = self.pauses.last["snapshot"] / 2
+        self._pace.longest_wait = _OF_A_SNAPSHOT * self.pauses.last["snapshot"]
         return {number: _Lesson(lesson, *owed[number]) for number, lesson in lessons.items()}
 
     def _hand_over(self, lessons: Mapping[int, _Lesson], epoch: int) -> None:
@@ -313,7 +313,7 @@ class ParallelLessons:
         parallel = self.parallel
         threads = parallel.threads if parallel.wants("parallel_training") else 1
         if threads > 1 and self._threads is None:
-            self._threads = ThreadPoolExecutor(threads, "training")
+            self._threads = ThreadPoolExecutor(threads - 1, "training")  # and this one
         return self._threads
 
     def change_agents(

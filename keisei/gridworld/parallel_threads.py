@@ -20,6 +20,9 @@ from keisei.gridworld.quick_switching import QUICK_SWITCHING
 from keisei.gridworld.spans import NoTimeline, TimelineLike, TimelineMaker
 from keisei.gridworld.stack import Failure
 
+_WORTH_SLEEPING = 0.001
+"""Seconds: a processor that falls asleep may take a millisecond to wake up."""
+
 
 class Round(NamedTuple):
     """What became of some jobs."""
@@ -79,8 +82,16 @@ class LessonThreads:
 
     def wait_a_while(self, seconds: float) -> None:
         """Wait until the round is done, but no longer than so many seconds."""
+        if seconds < _WORTH_SLEEPING:
+            until = time.perf_counter() + seconds
+            while self._is_at_work() and time.perf_counter() < until:
+                time.sleep(0)  # lets others have the interpreter
+            return
         with self._news:
-            self._news.wait_for(lambda: not self._at and not self._waiting, seconds)
+            self._news.wait_for(lambda: not self._is_at_work(), seconds)
+
+    def _is_at_work(self) -> bool:
+        return bool(self._at or self._waiting)
 
     def close(self) -> None:
         """End the threads when they have done their jobs; the round can still be fetched."""
@@ -100,7 +111,7 @@ class LessonThreads:
         for thread, work in list(self._at.items()):
             if now - work.since >= limit:
                 self._abandon(thread)
-        if not self._at and not self._waiting:
+        if not self._is_at_work():
             return None
         began = min((work.since for work in self._at.values()), default=now)
         return max(began + limit - now, 0.001)

@@ -208,7 +208,7 @@ def test_shares_are_small_enough_for_every_thread_to_have_some():
     play(stack, models, 0)
     lessons = lessons_of(models)
     shares = stack.shares(lessons)
-    assert [list(share) for share in shares] == [[*range(8)], [*range(8, 16)], [*range(16, 20)]]
+    assert [list(share) for share in shares] == [[*range(n, n + 4)] for n in range(0, 20, 4)]
     shares = stack.shares({n: lessons[n] for n in range(3)}, workers=2)
     assert [list(share) for share in shares] == [[0, 1], [2]]
 

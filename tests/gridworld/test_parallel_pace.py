@@ -101,7 +101,7 @@ class Thorough(Pupil):
         return super().draw_lesson(train_steps)
 
     def learn(self, lesson):
-        time.sleep(0.03)
+        time.sleep(0.02)
         return super().learn(lesson)
 
 
