@@ -40,17 +40,13 @@ def take_steps(
     sizes = _sizes(memory.shapes)
     _check(turns.actions, int(sizes[-1]) - 1)
     losses = np.empty(len(LOSSES))
+    rewards = turns.rewards / np.float32(turns.reward_divisor)
+    what_happened = (turns.actions, turns.log_probs, turns.values, rewards, turns.dones)
     norm = learn_turns(
         memory.weights,
         *memory.moments,
         sizes,
-        turns.states,
-        turns.actions,
-        turns.log_probs,
-        turns.values,
-        turns.rewards / np.float32(turns.reward_divisor),
-        turns.dones,
-        turns.trains,
+        *map(np.ascontiguousarray, (turns.states, *what_happened, turns.trains)),
         anew,
         gamma,
         gae_lambda,
