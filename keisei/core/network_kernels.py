@@ -21,26 +21,15 @@ from keisei.core.sparse_rows import (
 )
 
 _ZERO = np.float32(0)
-_SPARSE_SHARE = 0.3
-"""Of numbers that are not 0, up to which rows are taken as sparse."""
 
 
 @kernel
-def _length(parts):
-    total = 0
-    for number in range(len(parts)):
-        total += len(parts[number])
-    return total
-
-
-@kernel
-def joined(parts):
-    """The numbers of all parts in one array."""
-    joined, start = np.empty(_length(parts), np.float32), 0
+def join(parts, joined):
+    """Set `joined` to the numbers of all parts, one behind the other."""
+    start = 0
     for number in range(len(parts)):
         joined[start : start + len(parts[number])] = parts[number]
         start += len(parts[number])
-    return joined
 
 
 @kernel
@@ -60,12 +49,14 @@ def layer_of(flat, sizes, layer, rows):
 
 
 @kernel
-def sparse_if_worth_it(rows):
-    """Rows [N, inputs] as `go_forth` takes them; nothing where too many numbers are not 0."""
-    count = count_nonzero(rows)
-    if count <= _SPARSE_SHARE * rows.size:
-        return sparse_rows(rows, count)
-    return SparseRows(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.float32))
+def sparse_if_worth_it(rows, starts, places, numbers):
+    """Rows [N, inputs] as `go_forth` takes them; no numbers where too many of them are not 0.
+
+    In the memory of [N + 1], and of [P] for as many places and numbers as are worth it.
+    """
+    if count_nonzero(rows) < len(numbers):
+        return sparse_rows(rows, starts, places, numbers)
+    return SparseRows(starts, places[:0], numbers[:0])
 
 
 @kernel

@@ -15,7 +15,7 @@ from keisei.compiled.kernels import kernel
 from keisei.core.network_kernels import (
     go_back,
     go_forth,
-    joined,
+    join,
     layer_of,
     share_out,
     sparse_if_worth_it,
@@ -24,7 +24,7 @@ from keisei.core.network_kernels import (
 from keisei.core.rollout_kernels import advantages_and_returns
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
-_ROWS_AT_ONCE = np.int64(256)
+ROWS_AT_ONCE = np.int64(256)
 """What layers say of so many states stays in a processor's cache."""
 
 
@@ -34,6 +34,7 @@ def learn_turns(
     states, actions, log_probs, values, rewards, dones, trains,
     anew, gamma, gae_lambda, order, ends,
     clip, entropy_weight, value_weight, max_norm, count, rate, beta1, beta2, epsilon, losses,
+    networks, of_turns, numbers, starts, places, through, slopes,
 ):  # fmt: skip
     """Take a step of Adam by each minibatch of turns; the norm of the last gradient.
 
@@ -42,26 +43,26 @@ def learn_turns(
     else of the turns [T, B]; anew: whether older weights played them. order: the numbers of all
     minibatches' turns among the N that train, one behind the other; ends: where each ends. count:
     of the steps before. losses: [5] set to the means over the steps, as `_clipped_gradient` has it.
+    Behind it is memory to work in, see `LessonMemory`.
     """
-    network, flat = joined(parameters), states.reshape(actions.size, states.shape[2])
-    sparse = sparse_if_worth_it(flat)
+    network, first, second, gradient, turned = networks
+    advantages, returns, said, known = of_turns
+    join(parameters, network)
+    join(firsts, first)
+    join(seconds, second)
+    flat = states.reshape(actions.size, states.shape[2])
+    sparse = sparse_if_worth_it(flat, starts, places, numbers)
     if anew:
-        said, known = np.empty_like(log_probs), np.empty_like(values)
         its_actions, its_said, its_known = actions.reshape(-1), said.reshape(-1), known.reshape(-1)
-        _ask(network, sizes, flat, sparse, its_actions, its_said, its_known)
+        _ask(network, turned, sizes, flat, sparse, through, its_actions, its_said, its_known)
     else:
         said, known = log_probs, values
-    advantages, returns = np.empty_like(rewards), np.empty_like(rewards)
     advantages_and_returns(rewards, known, dones, trains, gamma, gae_lambda, advantages, returns)
     kept = np.flatnonzero(trains)
     _normalize(advantages.reshape(-1), kept)
     if anew:
         _weigh(advantages.reshape(-1), said.reshape(-1), log_probs.reshape(-1))
-    first, second = joined(firsts), joined(seconds)
-    gradient, turned = np.empty_like(network), np.empty_like(network)
     last, begin, norm = len(sizes) - 1, 0, 0.0
-    room = np.diff(np.append(0, ends)).max() * sizes.sum()
-    through, slopes = np.empty(room, np.float32), np.empty(room, np.float32)
     losses[:] = 0
     for step in range(len(ends)):
         turns = kept[order[begin : ends[step]]]
@@ -87,10 +88,9 @@ def learn_turns(
 
 
 @kernel
-def _ask(network, sizes, states, sparse, actions, log_probs, values):
+def _ask(network, turned, sizes, states, sparse, through, actions, log_probs, values):
     """Set [N] the log-probabilities of actions and the values that a network says of the states."""
-    most, last = min(len(states), _ROWS_AT_ONCE), len(sizes) - 1
-    through, turned = np.empty(most * sizes.sum(), np.float32), np.empty_like(network)
+    most, last = min(len(states), ROWS_AT_ONCE), len(sizes) - 1
     said = np.empty(sizes[last] - 1, np.float32)
     turn_weights(network, sizes, turned)
     for first in range(0, len(states), most):

@@ -37,10 +37,11 @@ def count_nonzero(rows):
 
 
 @kernel
-def sparse_rows(rows, count):
-    """Rows [N, K], of which `count` numbers are not 0."""
-    starts = np.empty(len(rows) + 1, np.int64)
-    places, numbers = np.empty(count + 1, np.int32), np.empty(count + 1, np.float32)
+def sparse_rows(rows, starts, places, numbers):
+    """Rows [N, K] as sparse ones in this memory.
+
+    starts: [N + 1]; places and numbers have room for all that is not 0, and for one more.
+    """
     found = 0
     for row in range(len(rows)):
         starts[row] = found

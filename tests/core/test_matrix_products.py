@@ -43,7 +43,9 @@ def test_what_is_not_a_number_is_seen():
 
 @kernel(entry=True)
 def sparse_products(rows, chosen, right, total, slopes, of_right):
-    sparse = sparse_rows(rows, count_nonzero(rows))
+    room = count_nonzero(rows) + 1
+    places, numbers = np.empty(room, np.int32), np.empty(room, np.float32)
+    sparse = sparse_rows(rows, np.empty(len(rows) + 1, np.int64), places, numbers)
     add_sparse_product(sparse, chosen, right, total)
     add_turned_sparse_product(sparse, chosen, slopes, of_right)
     return len(sparse.starts)
