@@ -26,8 +26,7 @@ LOSSES = ("loss", "policy_loss", "value_loss", "entropy", "clip_share")
 class LessonMemory(threading.local):
     """What a lesson works in, for every thread its own, kept for its next one.
 
-    Lessons that got theirs from the system and gave it back made a process grow by some megabytes a
-    minute: there is always something small that is put where the next one would have fitted.
+    On cache lines: a lesson of 800 turns takes a tenth longer where its numbers lie across two.
     """
 
     def __init__(self) -> None:
@@ -70,7 +69,7 @@ class LessonMemory(threading.local):
 
 
 def _on_a_line(size: int, kind: type[np.generic]) -> NDArray[Any]:
-    """An array that begins a cache line: what lies across two takes a tenth longer to work with."""
+    """An array that begins a cache line."""
     size_in_bytes = size * np.dtype(kind).itemsize
     memory = np.empty(size_in_bytes + _LINE, np.uint8)
     first = -memory.ctypes.data % _LINE
