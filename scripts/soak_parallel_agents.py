@@ -23,7 +23,7 @@ from keisei.gridworld.parallel_environment import ParallelEnvironment, in_parall
 from keisei.gridworld.parallel_settings import ParallelSettings
 from keisei.training.memory_reuse import bound_primitive_caches, keep_freed_memory
 
-ALLOWED_GROWTH = 0.02
+ALLOWED_GROWTH = 0.005
 """Of the first half's memory, by which the second half may have more."""
 SECONDS_BETWEEN_LINES = 15
 TURNS = 20

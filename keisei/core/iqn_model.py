@@ -68,6 +68,8 @@ class IQNConfig:
     mixed_precision: bool = True
 
 
+SIZES_OF_PASSES = 4
+"""Of those in which actions are chosen, whatever number of copies explores."""
 Lesson = list[Batch]
 """The batches of so many train steps."""
 
@@ -125,8 +127,10 @@ class IQNModel:
         """[B] an action for each of `states` [B, ...]: the best, or with epsilon a random one."""
         actions, greedy = self.explore(len(states))
         if len(greedy):
-            seen = self.on_device(self.memory.current_state(states)[greedy])
-            actions[greedy] = self._best_actions(seen)
+            seen = self.memory.current_state(states)
+            asked = np.zeros((rows_of_a_pass(len(greedy), len(states)), seen.shape[1]), np.float32)
+            asked[: len(greedy)] = seen[greedy]
+            actions[greedy] = self._best_actions(self.on_device(asked))[: len(greedy)]
         return actions
 
     def explore(self, copies: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -317,6 +321,16 @@ class IQNModel:
         load_generator(self.generator, arrays["generator"])
         self._random.bit_generator.state = values["random"]
         self.epsilon, self._sync_period = values["epsilon"], values["sync_period"]
+
+
+def rows_of_a_pass(asked: int, copies: int) -> int:
+    """In how many rows to ask for the best actions in `asked` of the copies; those behind are idle.
+
+    A new number of rows is compiled for, and 1.1 MB of that kept: while epsilon falls, agents in
+    256 copies would have ever more of them.
+    """
+    step = -(-copies // SIZES_OF_PASSES)
+    return min(-(-asked // step) * step, copies)
 
 
 def _memory(

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from keisei.core.iqn_model import IQNModel, Lesson
+from keisei.core.iqn_model import IQNModel, Lesson, rows_of_a_pass
 from keisei.core.iqn_network import (
     Weights,
     mean_quantiles,
@@ -97,7 +97,8 @@ class IQNStack:
         numbers = list(asked)
         size = self._parameters["seen.weight"].shape[2]
         most = max(len(chosen) for _, chosen in asked.values())
-        seen = np.zeros((len(numbers), most, size), np.float32)
+        rows = rows_of_a_pass(most, len(asked[numbers[0]][0]))
+        seen = np.zeros((len(numbers), rows, size), np.float32)
         for place, (n, (states, chosen)) in enumerate(asked.items()):
             seen[place, : len(chosen)] = self._models[n].memory.current_state(states)[chosen]
         weights, network = _weights(self._rows(self._parameters, numbers)), self._models[0].network

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from keisei.core.iqn_model import IQNConfig, IQNModel
+from keisei.core.iqn_model import SIZES_OF_PASSES, IQNConfig, IQNModel, rows_of_a_pass
 from keisei.core.iqn_network import COSINES, IQNetwork, quantile_huber_loss
 from keisei.core.replay_buffer import Batch
 from tests.core.contextual import LIGHTS, Lights, learnt, storages
@@ -119,6 +119,29 @@ def test_random_actions_are_as_frequent_as_epsilon_says():
     learner.start_epoch_action(60)
     assert learner.epsilon < 1e-9
     assert len(set(learner.take_action(states))) == 1
+
+
+@pytest.mark.parametrize("copies", [1, 2, 3, 4, 5, 8, 30, 256])
+def test_passes_have_few_sizes_whatever_number_of_copies_explores(copies):
+    rows = [rows_of_a_pass(asked, copies) for asked in range(1, copies + 1)]
+    assert all(asked <= count <= copies for asked, count in enumerate(rows, start=1))
+    assert len(set(rows)) <= SIZES_OF_PASSES
+    assert rows[-1] == copies
+
+
+def test_idle_rows_of_a_pass_change_no_action():
+    learner, other = model(epsilon=0.5, epsilon_decay=0.0), model(epsilon=0.0)
+    states = np.eye(LIGHTS, dtype=np.float32)[np.arange(16) % LIGHTS]
+    sizes = set()
+    for _ in range(50):
+        other.generator.set_state(learner.generator.get_state())
+        numbers = learner._random.bit_generator.state
+        _, greedy = learner.explore(16)
+        sizes.add(len(greedy))
+        learner._random.bit_generator.state = numbers
+        actions, expected = learner.take_action(states), other.take_action(states)
+        assert np.array_equal(actions[greedy], expected[greedy])
+    assert len(sizes) > SIZES_OF_PASSES
 
 
 def test_the_target_follows_slowly_and_is_synced_every_so_many_epochs():
