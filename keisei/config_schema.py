@@ -165,7 +165,10 @@ class ParallelConfig(Section):
         "auto: 1 in sync mode, 4 in async mode, or as many as there are learners.",
     )
     games_per_worker: int | None = Field(
-        None, ge=1, description="Games of each worker; default: games.count, shared out."
+        None,
+        ge=1,
+        description="Games of each worker; default: games.count, shared out to those workers that "
+        "an update is of.",
     )
     rollout_length: int | None = Field(
         None, ge=1, le=4096, description="Plies of each game; default: training.rollout_length."
@@ -179,7 +182,11 @@ class ParallelConfig(Section):
         "async", description="sync: play, then learn, repeatably. async: play while learning."
     )
     max_policy_lag: int = Field(
-        1, ge=1, le=1000, description="Steps played by weights older than this do not train."
+        1,
+        ge=1,
+        le=1000,
+        description="Steps played by weights older than this do not train. An update is of one "
+        "rollout of every worker; with 2, in async mode, of those of half of them, and so on.",
     )
     model_sync_interval: int = Field(
         1, ge=1, le=1000, description="Updates between publications of the weights."
@@ -214,6 +221,11 @@ class ParallelConfig(Section):
     worker_profiles: tuple[WorkerProfile, ...] = Field(
         (), description="What single workers do otherwise, in order; the rest stay alike."
     )
+
+    @property
+    def updates_ahead(self) -> int:
+        """How many updates workers may play ahead, so that no step is older than allowed."""
+        return 1 if self.mode == "sync" else self.max_policy_lag - self.model_sync_interval + 1
 
     # The sentences begin with a setting's name: config_loading puts the section before it.
 

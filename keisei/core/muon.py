@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-_MOMENTUM = 0.95
+from keisei.core.muon_kernels import COEFFICIENTS, ITERATIONS, LEAST_NORM, MOMENTUM, muon_step
+
 _STEP_SIZE = 0.2
 """Root mean square of a step for a learning rate of 1: about that of AdamW, whose learning rates
 then suit (Liu et al., "Muon is scalable for LLM training", 2025)."""
-_ITERATIONS = 5
-_COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-"""Of the polynomial that moves all singular values towards 1, soonest from small ones."""
 
 
 class Muon(torch.optim.Optimizer):
@@ -57,24 +57,41 @@ class Muon(torch.optim.Optimizer):
         assert closure is None
         self._adamw.step()
         group = self.param_groups[1]
-        matrices: list[Tensor] = group["params"]
+        follow = self._by_kernels if group["params"][0].device.type == "cpu" else self._by_torch
+        follow(group["params"], group["lr"], group["weight_decay"])
+
+    def _by_kernels(self, matrices: list[Tensor], rate: float, decay: float) -> None:
+        """One matrix after the other."""
+        for matrix in matrices:
+            assert matrix.grad is not None
+            tensors = (matrix, self._momentum(matrix), _like(matrix, matrix.grad))
+            weight, momentum, gradient = (_in_place(tensor) for tensor in tensors)
+            muon_step(weight, momentum, gradient, rate, decay, _step_size(weight.shape))
+
+    def _by_torch(self, matrices: list[Tensor], rate: float, decay: float) -> None:
+        """All at once."""
         steps = _orthogonal_steps(self._directions(matrices))
-        torch._foreach_mul_(matrices, 1 - group["lr"] * group["weight_decay"])
-        torch._foreach_add_(matrices, steps, alpha=-group["lr"])
+        torch._foreach_mul_(matrices, 1 - rate * decay)
+        torch._foreach_add_(matrices, steps, alpha=-rate)
 
     def _directions(self, matrices: list[Tensor]) -> list[Tensor]:
         """Where Nesterov's momentum goes."""
         gradients = [matrix.grad for matrix in matrices if matrix.grad is not None]
         momenta = [self._momentum(matrix) for matrix in matrices]
-        torch._foreach_mul_(momenta, _MOMENTUM)
+        torch._foreach_mul_(momenta, MOMENTUM)
         torch._foreach_add_(momenta, gradients)
-        return list(torch._foreach_add(gradients, momenta, alpha=_MOMENTUM))
+        return list(torch._foreach_add(gradients, momenta, alpha=MOMENTUM))
 
     def _momentum(self, matrix: Tensor) -> Tensor:
         kept: dict[str, Tensor] = self.state[matrix]
-        if not kept:
-            kept["momentum"] = torch.zeros_like(matrix)
+        momentum = kept.get("momentum")
+        kept["momentum"] = torch.zeros_like(matrix) if momentum is None else _like(matrix, momentum)
         return kept["momentum"]
+
+
+def _step_size(shape: Sequence[int]) -> float:
+    """Of a matrix [R, C] in each of its directions, for a learning rate of 1."""
+    return float(_STEP_SIZE * max(shape) ** 0.5)
 
 
 def _orthogonal_steps(directions: list[Tensor]) -> list[Tensor]:
@@ -85,7 +102,7 @@ def _orthogonal_steps(directions: list[Tensor]) -> list[Tensor]:
     alike = [torch.stack([_matrix(directions[n]) for n in by_shape[shape]]) for shape in by_shape]
     steps = list(directions)
     for (shape, numbers), turned in zip(by_shape.items(), orthogonalised(alike), strict=True):
-        scaled = turned * (_STEP_SIZE * max(turned.shape[1:]) ** 0.5)
+        scaled = turned * _step_size(turned.shape[1:])
         outputs, inputs, *kernel = shape
         for number, step in zip(numbers, scaled, strict=True):
             steps[number] = step.view(outputs, *kernel, inputs).movedim(-1, 1)
@@ -101,6 +118,19 @@ def _matrix(weight: Tensor) -> Tensor:
     return weight.movedim(1, -1).flatten(1)
 
 
+def _like(matrix: Tensor, value: Tensor) -> Tensor:
+    """A value that lies in memory as the matrix does."""
+    return value if value.stride() == matrix.stride() else torch.empty_like(matrix).copy_(value)
+
+
+def _in_place(weight: Tensor) -> NDArray[np.float32]:
+    """[outputs, ...] the memory of a weight, however convolutions lie there."""
+    weight = weight.detach()
+    rows = weight.flatten(1) if weight.is_contiguous() else _matrix(weight)
+    array: NDArray[np.float32] = rows.numpy()
+    return array
+
+
 def orthogonalised(alike: list[Tensor]) -> list[Tensor]:
     """Each [M, R, C] float32 with all singular values that are not 0 between about 0.7 and 1.2.
 
@@ -112,10 +142,10 @@ def orthogonalised(alike: list[Tensor]) -> list[Tensor]:
     wide = [_scaled(m if m.shape[1] <= m.shape[2] else m.mT) for m in alike]
     rows = max(m.shape[1] for m in wide)
     square = torch.cat([pad(m @ m.mT, (0, rows - m.shape[1]) * 2) for m in wide])
-    linear, cubic, quintic = _COEFFICIENTS
+    linear, cubic, quintic = COEFFICIENTS
     unit = linear * torch.eye(rows, device=square.device)
     factor = unit / linear
-    for _ in range(_ITERATIONS):
+    for _ in range(ITERATIONS):
         polynomial = torch.baddbmm(square, square, square, beta=cubic, alpha=quintic) + unit
         factor = polynomial @ factor
         square = polynomial @ square @ polynomial
@@ -129,5 +159,5 @@ def orthogonalised(alike: list[Tensor]) -> list[Tensor]:
 
 def _scaled(matrices: Tensor) -> Tensor:
     """With singular values up to 1."""
-    scaled: Tensor = matrices / matrices.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
+    scaled: Tensor = matrices / matrices.norm(dim=(1, 2), keepdim=True).clamp(min=LEAST_NORM)
     return scaled

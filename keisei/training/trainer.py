@@ -32,7 +32,7 @@ from keisei.training.parallel.process_counts import (
     usable_cores,
 )
 from keisei.training.parallel.rollout_statistics import RolloutStatistics
-from keisei.training.parallel.self_play import groups_of
+from keisei.training.parallel.self_play import groups_of, rollouts_of_an_update
 from keisei.training.parallel.shared_memory import SharedMemoryError
 from keisei.training.run_log import LOG_FILE
 from keisei.training.timeline import TRACE_FILE, Timeline
@@ -103,6 +103,7 @@ class Trainer:
                 config, num_workers=counts.workers, num_learners=counts.learners
             )
         self._groups = groups_of(config, None if counts is None else counts.workers)
+        self._rollouts = 1 if counts is None else rollouts_of_an_update(parallel, counts.workers)
         self._learners = 1 if counts is None else counts.learners
         self._threads = config.training.threads or torch.get_num_threads()
         self._helpers: GradientHelpers | None = None
@@ -150,7 +151,7 @@ class Trainer:
         steps = training.rollout_length
         if training.parallel.enabled:
             steps = training.parallel.rollout_length or steps
-        games = sum(group.games for group in self._groups)
+        games = self._groups[0].games * self._rollouts
         if self._device_policy is not None:
             rollout = DeviceRollout(steps, games, self.agent.device)
             self._device_update = DeviceUpdate(self.agent, self._device_policy, rollout)

@@ -1,6 +1,7 @@
 """`Muon` turns the momentum of matrices, and leaves everything else to AdamW."""
 
 import math
+from copy import deepcopy
 
 import pytest
 import torch
@@ -91,6 +92,37 @@ def test_the_layout_in_memory_changes_nothing():
         optimizer = muon(weights)
         for seed in (1, 2):
             follow(optimizer, weights, seed=seed)
+    torch.testing.assert_close(plain[0], last[0])
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_kernels_and_torch_take_the_same_steps(layout):
+    shapes = [*SHAPES, (5, 7, 3, 3), (30, 2, 3, 3), (1, 4), (27, 16, 1, 1)]
+    sides = []
+    for way in ("_by_kernels", "_by_torch"):
+        matrices = parameters(shapes)
+        for matrix in matrices:
+            if matrix.dim() == 4:
+                matrix.data = matrix.data.to(memory_format=layout)
+        optimizer = muon(matrices, weight_decay=0.1)
+        optimizer._by_kernels = optimizer._by_torch = getattr(optimizer, way)
+        for seed in range(4):
+            follow(optimizer, matrices, seed=seed)
+        sides.append((matrices, [optimizer.state[matrix]["momentum"] for matrix in matrices]))
+    for kind in range(2):
+        for one, other in zip(sides[0][kind], sides[1][kind], strict=True):
+            assert one.stride() == other.stride()
+            torch.testing.assert_close(one, other, rtol=0, atol=2e-6)
+
+
+def test_momentum_that_was_loaded_in_another_layout_goes_on():
+    plain, last = parameters([(16, 8, 3, 3)]), parameters([(16, 8, 3, 3)])
+    optimizer, resumed = muon(plain), muon(last)
+    follow(optimizer, plain)
+    last[0].data = plain[0].data.to(memory_format=torch.channels_last)
+    resumed.load_state_dict(deepcopy(optimizer.state_dict()))
+    for one, weights in ((optimizer, plain), (resumed, last)):
+        follow(one, weights, seed=2)
     torch.testing.assert_close(plain[0], last[0])
 
 

@@ -101,17 +101,21 @@ class SerialCollector(PlaysHere):
         threads: int,
     ) -> None:
         opponent = None if pool is None else pool.opponent
+        self._agent = agent
         self.groups = [
             SelfPlay(config, agent, opponent, group, threads=threads) for group in groups
         ]
 
     def collect(self, buffer: ExperienceBuffer) -> Collected:
-        """Play one rollout of every group."""
+        """Play one rollout of every group, or of those whose turn it is if not all find room."""
         if len(self.groups) == 1:
             return self.groups[0].collect(buffer)
         statistics, last_values = RolloutStatistics(), []
+        rollouts = buffer.games // self.groups[0].games.num_games
+        first = self._agent.version * rollouts
         column = 0
-        for group in self.groups:
+        for number in range(first, first + rollouts):
+            group = self.groups[number % len(self.groups)]
             part = ExperienceBuffer(buffer.steps, group.games.num_games)
             values, what_happened = group.collect(part)
             buffer.place(part.get_serializable_batch(), column)

@@ -39,7 +39,13 @@ from keisei.training.parallel.experience_collector import (
 from keisei.training.parallel.published_weights import PublishedWeights
 from keisei.training.parallel.rollout import Rollout, RolloutLayout
 from keisei.training.parallel.rollout_statistics import RolloutStatistics
-from keisei.training.parallel.self_play import GamesState, Group, SelfPlay, board_of
+from keisei.training.parallel.self_play import (
+    GamesState,
+    Group,
+    SelfPlay,
+    board_of,
+    rollouts_of_an_update,
+)
 from keisei.training.parallel.self_play_worker import SelfPlayWorker
 from keisei.training.parallel.shared_memory import SharedMemoryError
 from keisei.training.parallel.worker_process import WorkerSetup, work
@@ -168,9 +174,8 @@ class ParallelManager:
     @property
     def _most_rollouts_under_way(self) -> int:
         """So many that each is collected before the learner is `max_policy_lag` versions ahead."""
-        settings = self._settings
-        ahead = 1 if self._is_sync else settings.max_policy_lag - settings.model_sync_interval + 1
-        return len(self.workers) * ahead
+        rollouts = rollouts_of_an_update(self._settings, len(self.workers))
+        return rollouts * self._settings.updates_ahead
 
     def synchronize_models(self) -> None:
         """Publish the weights when it is time; nobody is waited for."""
@@ -179,11 +184,11 @@ class ParallelManager:
             self._running.weights.publish(alive, self._lag.largest)
 
     def collect(self, buffer: ExperienceBuffer) -> Collected:
-        """Fill the buffer with one rollout from every worker, or with as many from whoever."""
+        """Fill the buffer with a rollout from every worker, or with what fits in from whoever."""
         running = self._get_running()
         statistics, states = RolloutStatistics(), list(self._states)
         last_values = np.zeros(buffer.games, np.float32)
-        columns = deque(range(len(self.workers)))
+        columns = deque(range(buffer.games // self.workers[0].group.games))
         while columns:
             self._order_rollouts(running, set(columns))
             seconds = 0 if self._waiting else _LISTENING_SECONDS

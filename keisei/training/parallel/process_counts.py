@@ -22,7 +22,7 @@ from keisei.config_schema import Config, ParallelConfig
 from keisei.core.experience_buffer import ExperienceBuffer
 from keisei.core.ppo_agent import PPOAgent
 from keisei.core.threads import one_thread
-from keisei.training.parallel.self_play import Group, SelfPlay
+from keisei.training.parallel.self_play import Group, SelfPlay, rollouts_of_an_update
 
 _WORKER_BYTES = 250e6
 """Memory of a worker with a small network."""
@@ -84,14 +84,16 @@ def expected_rate(
     config: Config, counts: ProcessCounts, cores: int, playing: Cost, learning: Cost
 ) -> float:
     """Plies a second that these processes should reach on so many cores."""
-    games = config.training.parallel.games_per_worker or config.games.count / counts.workers
+    parallel = config.training.parallel
+    rollouts = rollouts_of_an_update(parallel, counts.workers)
+    games = parallel.games_per_worker or config.games.count / rollouts
     play = playing.of_batch(games) / games
-    at_once = min(minibatches_at_once(config.training.parallel), counts.learners)
+    at_once = min(minibatches_at_once(parallel), counts.learners)
     part = at_once * config.ppo.minibatch / counts.learners
     learn = config.ppo.epochs * (learning.of_batch(part) + _BETWEEN_MINIBATCHES) / part
     playing_alone = min(counts.workers, cores) / play
     learning_alone = min(counts.learners, cores) / learn
-    overlap = config.training.parallel.mode == "async"
+    overlap = parallel.mode == "async"
     if overlap and counts.workers + counts.learners <= cores:
         return min(playing_alone, learning_alone)
     return 1 / (1 / playing_alone + 1 / learning_alone)  # the same cores do first this, then that

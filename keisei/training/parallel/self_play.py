@@ -16,7 +16,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from keisei.config_schema import Config, WorkerProfile
+from keisei.config_schema import Config, ParallelConfig, WorkerProfile
 from keisei.core.experience_buffer import ExperienceBuffer
 from keisei.core.ppo_agent import Answer, Choice, PPOAgent
 from keisei.shogi.judging import Declaration, Reason
@@ -43,12 +43,26 @@ class Group:
     profile: WorkerProfile = _ORDINARY
 
 
+def rollouts_of_an_update(parallel: ParallelConfig, workers: int) -> int:
+    """How many rollouts an update is made of: one of every worker, or of some as they are ready.
+
+    Where the policy may lag behind by two versions and more, each update waits for so many less:
+    as old as that are those of the others then. All workers play at once all the same, and each
+    plays more games in one batch.
+    """
+    return workers if parallel.mode == "sync" else -(-workers // parallel.updates_ahead)
+
+
 def groups_of(config: Config, workers: int | None) -> list[Group]:
-    """The games of a run, shared out to `workers` alike; all in one group for None."""
+    """The games of a run, so many for each of `workers`; all in one group for None.
+
+    An update learns from `games.count` of them.
+    """
     if workers is None:
         return [Group(0, config.games.count)]
     parallel = config.training.parallel
-    games = parallel.games_per_worker or -(-config.games.count // workers)
+    rollouts = rollouts_of_an_update(parallel, workers)
+    games = parallel.games_per_worker or -(-config.games.count // rollouts)
     profiles = [*parallel.worker_profiles, *[_ORDINARY] * workers]
     return [Group(number * games, games, profiles[number]) for number in range(workers)]
 

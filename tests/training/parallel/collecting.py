@@ -43,9 +43,12 @@ def parallel_config(*, games=None, ppo=None, training=None, **parallel):
 
 
 class Learner:
-    """An agent, its past selves and a buffer, to be filled by a collector of either kind."""
+    """An agent, its past selves and a buffer, to be filled by a collector of either kind.
 
-    def __init__(self, config):
+    rollouts: that find room in the buffer; those of all groups if not said otherwise.
+    """
+
+    def __init__(self, config, *, rollouts=None):
         self.config = config
         precision = config.training.mixed_precision
         agent = PPOAgent(config.model, config.ppo, seed=config.seed, mixed_precision=precision)
@@ -54,7 +57,8 @@ class Learner:
         self.groups = groups_of(config, config.training.parallel.num_workers)
         parallel = config.training.parallel
         steps = parallel.rollout_length or config.training.rollout_length
-        self.buffer = ExperienceBuffer(steps, sum(group.games for group in self.groups))
+        games = self.groups[0].games * (rollouts or len(self.groups))
+        self.buffer = ExperienceBuffer(steps, games)
         self.news = []
         self.collector = None
         self.updates = 0

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from keisei.training.parallel.self_play import SelfPlay
+from keisei.training.parallel.self_play import SelfPlay, rollouts_of_an_update
 from keisei.training.parallel.worker_process import work
 from keisei.training.trainer import Trainer
 from tests.core.small import bits, one_thread, opinionated
@@ -33,7 +33,7 @@ def _one_thread():
 
 
 def async_config(**settings):
-    return parallel_config(mode="async", **settings)
+    return parallel_config(mode="async", **{"games_per_worker": GAMES, **settings})
 
 
 def work_slowly(setup, seconds=0.03):
@@ -56,7 +56,7 @@ def work_slowly_as_worker_0(setup):
     "settings",
     [
         {},
-        {"num_workers": 3, "games_per_worker": GAMES, "queue_maxsize": 1},
+        {"num_workers": 3, "queue_maxsize": 1},
         {"use_shared_memory": False, "max_policy_lag": 5},
         {"games": {"opponent_share": 0.5}, "episodes_per_worker": 4},
     ],
@@ -81,6 +81,27 @@ def test_every_rollout_of_a_worker_is_collected_once_and_in_order(settings):
         if config.training.parallel.episodes_per_worker is None:
             steps = [worker.steps for worker in learner.collector.workers]
             assert steps == [number * STEPS * GAMES for number in collected]
+
+
+@pytest.mark.parametrize(("workers", "lag", "rollouts"), [(2, 2, 1), (3, 2, 2), (3, 9, 1)])
+def test_an_update_may_be_of_fewer_rollouts_than_there_are_workers(workers, lag, rollouts):
+    config = async_config(num_workers=workers, max_policy_lag=lag)
+    assert rollouts_of_an_update(config.training.parallel, workers) == rollouts
+    serial = SerialRollouts(config)
+    with Learner(config, rollouts=rollouts).parallel() as learner:
+        collected = [0] * workers
+        while min(collected) < 3:  # nobody is left out
+            assert sum(collected) < 300
+            statistics = learner.collect()
+            assert statistics.steps == rollouts * GAMES * STEPS
+            for block in range(rollouts):
+                group, number = serial.number_of(rollout_of(learner.buffer, block))
+                assert number == collected[group]
+                collected[group] += 1
+            assert learner.last_values.shape == (rollouts * GAMES,)
+            figures = learner.collector.get_statistics()
+            assert figures["rollouts_under_way"] + figures["queue_depth"] <= rollouts * lag
+            new_version(learner)
 
 
 def test_the_state_is_that_of_the_games_behind_what_was_collected():
@@ -222,3 +243,40 @@ def test_a_trainer_learns_while_its_workers_play():
         assert bits(trainer.agent.model.state_dict()) != begun
     finally:
         trainer.close()
+
+
+def test_a_trainer_learns_from_as_many_games_whatever_the_lag_and_goes_on_alone():
+    config = async_config(games_per_worker=None, max_policy_lag=2)
+    trainer = Trainer(config)
+    try:
+        assert (trainer.buffer.games, len(trainer.collector.state()["ply"])) == (12, 2 * 12)
+        for _ in range(4):
+            assert trainer.collect().steps == 12 * STEPS
+            trainer.perform_ppo_update()
+        trainer.fall_back_to_serial()
+        games = bits(trainer.collector.state())
+        for _ in range(2):  # a group in each update
+            assert trainer.collect().steps == 12 * STEPS
+            trainer.perform_ppo_update()
+            games, before = bits(trainer.collector.state()), games
+            assert games != before
+        assert trainer.steps == 6 * 12 * STEPS
+    finally:
+        trainer.close()
+
+
+def test_one_process_plays_the_groups_in_turns_and_goes_on_where_it_was():
+    config = async_config(num_workers=3, max_policy_lag=2)
+    everyone = Learner(config).serial()
+    everyone.collect()
+    first = [rollout_of(everyone.buffer, group) for group in range(3)]
+    everyone.collect()
+    second = [rollout_of(everyone.buffer, group) for group in range(3)]
+    learner, resumed = (Learner(config, rollouts=2).serial() for _ in range(2))
+    for expected in ([first[0], first[1]], [first[2], second[0]], [second[1], second[2]]):
+        resumed.collector.load_state(learner.collector.state())
+        resumed.agent.version = learner.agent.version
+        for one in (learner, resumed):
+            one.collect()
+            assert [rollout_of(one.buffer, block) for block in range(2)] == expected
+        new_version(learner)

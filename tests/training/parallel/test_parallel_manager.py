@@ -144,7 +144,7 @@ def test_reset_begins_new_games_after_what_was_ordered():
 
 
 def test_a_closed_manager_goes_on_where_it_was_collected():
-    config = parallel_config(mode="async", max_policy_lag=4)
+    config = parallel_config(mode="async", max_policy_lag=4, games_per_worker=GAMES)
     with Learner(config).parallel() as learner:
         learner.collect()
         time.sleep(0.5)  # workers play ahead, and what they play is thrown away
@@ -258,7 +258,7 @@ def test_workers_log_what_they_do_with_their_number_and_process(tmp_path):
 def test_workers_write_a_timeline_if_they_are_told_where(tmp_path):
     path = tmp_path / "trace.json"
     path.write_text("")
-    config = parallel_config(mode="async", max_policy_lag=9)
+    config = parallel_config(mode="async", max_policy_lag=9, games_per_worker=GAMES)
     with Learner(config).parallel(trace_path=path) as learner:
         for _ in range(4):
             learner.collect()

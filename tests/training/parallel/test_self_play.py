@@ -14,6 +14,7 @@ from keisei.training.parallel.self_play import (
     board_of,
     games_state_layout,
     groups_of,
+    rollouts_of_an_update,
 )
 from tests.core.small import SMALL_MODEL, bits, one_thread, small_agent, small_config
 from tests.training.parallel.collecting import experience, parallel_config
@@ -42,6 +43,24 @@ def test_games_are_shared_out_alike_and_rounded_up(count, workers, each):
     groups = groups_of(small_config(games={"count": count}), workers)
     assert [group.games for group in groups] == [each] * workers
     assert [group.first_game for group in groups] == [each * worker for worker in range(workers)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "workers", "rollouts"),
+    [
+        ({"mode": "sync", "max_policy_lag": 2}, 4, 4),
+        ({"max_policy_lag": 1}, 4, 4),
+        ({"max_policy_lag": 2}, 4, 2),
+        ({"max_policy_lag": 2}, 5, 3),
+        ({"max_policy_lag": 2}, 1, 1),
+        ({"max_policy_lag": 9}, 4, 1),
+        ({"max_policy_lag": 3, "model_sync_interval": 2}, 4, 2),
+    ],
+)
+def test_an_update_of_fewer_rollouts_has_larger_ones(settings, workers, rollouts):
+    config = parallel_config(games={"count": 12}, **{"mode": "async", **settings})
+    assert rollouts_of_an_update(config.training.parallel, workers) == rollouts
+    assert [group.games for group in groups_of(config, workers)] == [12 // rollouts] * workers
 
 
 def test_workers_may_be_given_a_number_of_games():
