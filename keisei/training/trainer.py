@@ -27,9 +27,9 @@ from keisei.training.parallel.experience_collector import ExperienceCollector, S
 from keisei.training.parallel.gradient_helpers import GradientHelpers
 from keisei.training.parallel.parallel_manager import ParallelManager
 from keisei.training.parallel.process_counts import (
+    ProcessCounts,
     minibatches_at_once,
     process_counts,
-    usable_cores,
 )
 from keisei.training.parallel.rollout_statistics import RolloutStatistics
 from keisei.training.parallel.self_play import groups_of, rollouts_of_an_update
@@ -165,7 +165,7 @@ class Trainer:
                 games=games,
                 learners=self._learners,
                 minibatches=minibatches_at_once(training.parallel),
-                own_cores=self._learners + len(self._groups) <= usable_cores(),
+                own_cores=ProcessCounts(len(self._groups), self._learners).have_own_cores(),
                 context=child_context(),
                 timeout=training.parallel.worker_timeout,
                 start=helpers,

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import signal
 import sys
+from contextlib import suppress
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
@@ -67,6 +68,18 @@ def settle_as_child(*, gives_way: bool) -> None:
     torch.set_num_threads(1)
     if gives_way:
         os.nice(_NICENESS)
+
+
+def leave_cores_at_once() -> None:
+    """Give way to whoever wakes up, and not when a time slice of some milliseconds is used up.
+
+    For workers that play beside learners on the same cores. Linux then also takes a core on which
+    nobody else runs for a free one. Else it wakes up two learners on one core now and then, where
+    they take turns for seconds.
+    """
+    if sys.platform == "linux":
+        with suppress(OSError):  # some containers forbid it
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def _die_with_parent() -> None:

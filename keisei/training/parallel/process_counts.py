@@ -41,6 +41,10 @@ class ProcessCounts(NamedTuple):
     workers: int
     learners: int
 
+    def have_own_cores(self) -> bool:
+        """Whether there is one for each of them."""
+        return self.workers + self.learners <= usable_cores()
+
 
 def minibatches_at_once(parallel: ParallelConfig) -> int:
     """As many as the config says or leaves to be found; there may be fewer learners."""

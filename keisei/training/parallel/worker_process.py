@@ -6,11 +6,13 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from keisei.config_schema import Config
+from keisei.config_schema import Config, ParallelConfig
 from keisei.core.ppo_agent import PPOAgent
+from keisei.training.parallel.child_process import leave_cores_at_once
 from keisei.training.parallel.communication import NEWEST, Kind, Message, WorkerLink
 from keisei.training.parallel.model_sync import WorkerModelReceiver
 from keisei.training.parallel.piped_weights import PipedModelReceiver
+from keisei.training.parallel.process_counts import ProcessCounts
 from keisei.training.parallel.rollout import Rollout
 from keisei.training.parallel.self_play import GamesState, Group, SelfPlay
 from keisei.training.parallel.shared_memory import SharedMemory
@@ -53,6 +55,8 @@ class _Worker(ObedientWorker):
     def __init__(self, setup: WorkerSetup, timeline: Timeline) -> None:
         super().__init__(setup, timeline)
         config = setup.config
+        if _plays_where_others_learn(config.training.parallel):
+            leave_cores_at_once()
         self._agent = _agent_for_playing(config)
         self._weights = _receiver(config, setup.weights, self._agent)
         opponent = None
@@ -99,6 +103,12 @@ class _Worker(ObedientWorker):
 
     def _receiver_for(self, kind: Kind) -> Receiver | None:
         return self._weights if kind == Kind.WEIGHTS else self._opponent_weights
+
+
+def _plays_where_others_learn(parallel: ParallelConfig) -> bool:
+    counts = parallel.num_workers, parallel.num_learners
+    shared = "auto" in counts or not ProcessCounts(*map(int, counts)).have_own_cores()
+    return parallel.mode == "async" and shared
 
 
 def _agent_for_playing(config: Config) -> PPOAgent:

@@ -4,6 +4,8 @@ Weights that stay the same under growing versions make every worker play what it
 serially: that tells the rollouts apart (`SerialRollouts`).
 """
 
+import os
+import sys
 import time
 from itertools import pairwise
 
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from keisei.training.parallel.process_counts import usable_cores
 from keisei.training.parallel.self_play import SelfPlay, rollouts_of_an_update
 from keisei.training.parallel.worker_process import work
 from keisei.training.trainer import Trainer
@@ -225,6 +228,21 @@ def test_weights_are_published_at_their_interval():
             new_version(learner)
         assert versions <= {0, 3, 6}
         assert learner.collector.get_statistics()["syncs"] == 3
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such priority")
+@pytest.mark.parametrize(
+    ("mode", "others", "leaves"), [("async", 0, True), ("async", -1, False), ("sync", 0, False)]
+)
+def test_workers_leave_their_cores_to_learners_at_once_where_they_share_them(mode, others, leaves):
+    learners = max(usable_cores() + others, 1)  # beside one worker
+    config = parallel_config(mode=mode, num_workers=1, num_learners=learners)
+    if not leaves and mode == "async" and usable_cores() == 1:
+        pytest.skip("one core is always shared")
+    with Learner(config).parallel() as learner:
+        learner.collect()
+        [worker] = learner.collector.workers
+        assert (os.sched_getscheduler(worker.pid) == os.SCHED_IDLE) == leaves
 
 
 def test_a_trainer_learns_while_its_workers_play():
