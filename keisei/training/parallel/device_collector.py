@@ -104,8 +104,8 @@ class DeviceCollector(PlaysHere):
 
     def load_state(self, state: GamesState) -> None:
         """Continue the games of `state`."""
-        sizes = [group.self_play.games.num_games for group in self._groups]
-        for group, part in zip(self._groups, split_state(state, sizes), strict=True):
+        parts = split_state(state, [group.self_play.state() for group in self._groups])
+        for group, part in zip(self._groups, parts, strict=True):
             group.self_play.load_state(part)
 
 

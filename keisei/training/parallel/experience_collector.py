@@ -134,8 +134,8 @@ class SerialCollector(PlaysHere):
 
     def load_state(self, state: GamesState) -> None:
         """Continue the games of `state`."""
-        sizes = [group.games.num_games for group in self.groups]
-        for group, part in zip(self.groups, split_state(state, sizes), strict=True):
+        parts = split_state(state, [group.state() for group in self.groups])
+        for group, part in zip(self.groups, parts, strict=True):
             group.load_state(part)
 
 
@@ -144,16 +144,26 @@ def join_states(states: list[GamesState]) -> GamesState:
     return {name: np.concatenate([state[name] for state in states]) for name in states[0]}
 
 
-def split_state(state: GamesState, sizes: list[int]) -> list[GamesState]:
-    """The parts of a state that `join_states` gave for groups of these sizes."""
-    ends = np.cumsum(sizes)
-    found = len(next(iter(state.values())))
-    if found != ends[-1]:
-        raise ValueError(
-            f"the run has {found} games, but these settings make {ends[-1]}: a resumed run keeps "
-            "its games, however they are shared out (num_workers, games_per_worker)"
-        )
-    return [
-        {name: array[end - size : end] for name, array in state.items()}
-        for size, end in zip(sizes, ends.tolist(), strict=True)
-    ]
+def split_state(state: GamesState, groups: list[GamesState]) -> list[GamesState]:
+    """The games of `state`, shared out to groups as large as those that are there.
+
+    If there are too many, the last are given up; too few, and the last of the groups stay.
+    """
+    parts, first = [], 0
+    for group in groups:
+        behind = first + len(next(iter(group.values())))
+        parts.append(_filled_up({name: state[name][first:behind] for name in state}, group))
+        first = behind
+    return parts
+
+
+def _filled_up(games: GamesState, group: GamesState) -> GamesState:
+    """So many games as the group has, its own behind the others."""
+    found = len(next(iter(games.values())))
+    if found == 0:
+        return group
+    rest = {name: group[name][found:] for name in games if name in group}
+    alike = all(rest[name].shape[1:] == games[name].shape[1:] for name in rest)
+    if not alike:  # who loads them knows what to say
+        return games
+    return {name: np.concatenate([games[name], rest[name]]) for name in rest}

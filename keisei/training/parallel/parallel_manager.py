@@ -318,7 +318,7 @@ class ParallelManager:
         """Continue the games of `state`; before the workers are started."""
         if self._running is not None:
             raise RuntimeError("the workers are playing already")
-        self._states = split_state(state, [worker.group.games for worker in self.workers])
+        self._states = split_state(state, self._states)
         for worker, part in zip(self.workers, self._states, strict=True):
             worker.state = part
 

@@ -259,8 +259,8 @@ class SelfPlay:
 
     def load_state(self, state: GamesState) -> None:
         """Continue the games of `state`."""
-        self._learner_colour[:] = state["learner_colour"]
         self.games.load_state(state)
+        self._learner_colour[:] = state["learner_colour"]
         self._foreseen = None
 
 

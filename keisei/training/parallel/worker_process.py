@@ -55,8 +55,6 @@ class _Worker(ObedientWorker):
     def __init__(self, setup: WorkerSetup, timeline: Timeline) -> None:
         super().__init__(setup, timeline)
         config = setup.config
-        if _plays_where_others_learn(config.training.parallel):
-            leave_cores_at_once()
         self._agent = _agent_for_playing(config)
         self._weights = _receiver(config, setup.weights, self._agent)
         opponent = None
@@ -66,6 +64,8 @@ class _Worker(ObedientWorker):
             self._opponent_weights = _receiver(config, setup.opponent_weights, opponent)
         self._play = SelfPlay(config, self._agent, opponent, setup.group)
         self._play.load_state(setup.state)
+        if _plays_where_others_learn(config.training.parallel):
+            leave_cores_at_once()
         _LOG.info("ready with %d games", setup.group.games)
 
     def _reset(self) -> None:

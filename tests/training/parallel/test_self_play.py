@@ -208,14 +208,41 @@ def test_the_board_is_that_of_the_last_game():
     assert board_of(play.state()) == str(game)
 
 
+def states_of(*sizes, seed=0, **games):
+    config = small_config(seed=seed, games=games)
+    return [SelfPlay(config, small_agent(), None, Group(9 * n, n)).state() for n in sizes]
+
+
 def test_states_are_joined_and_split_again():
-    config = small_config()
-    states = [SelfPlay(config, small_agent(), None, Group(9 * n, n)).state() for n in (1, 3, 2)]
-    parts = split_state(join_states(states), [1, 3, 2])
+    states = states_of(1, 3, 2)
+    parts = split_state(join_states(states), states_of(1, 3, 2, seed=1))
     assert [bits(part) for part in parts] == [bits(state) for state in states]
 
 
-def test_a_state_of_another_number_of_games_is_refused_with_both_numbers():
-    state = SelfPlay(small_config(), small_agent(), None, Group(0, 6)).state()
-    with pytest.raises(ValueError, match=r"has 6 games, but these settings make 8: .*num_workers"):
-        split_state(state, [4, 4])
+def test_of_too_many_games_the_last_are_given_up():
+    [state] = states_of(8)
+    first, second = split_state(state, states_of(2, 4, seed=1))
+    assert bits(first) == bits({name: array[:2] for name, array in state.items()})
+    assert bits(second) == bits({name: array[2:6] for name, array in state.items()})
+
+
+def test_where_there_are_too_few_games_the_last_of_the_groups_stay():
+    [state] = states_of(4)
+    groups = states_of(3, 3, 2, seed=1)
+    whole, filled_up, own = split_state(state, groups)
+    assert bits(whole) == bits({name: array[:3] for name, array in state.items()})
+    for name, array in filled_up.items():
+        assert bits({name: array[:1]}) == bits({name: state[name][3:]})
+        assert bits({name: array[1:]}) == bits({name: groups[1][name][1:]})
+    assert bits(own) == bits(groups[2])
+    assert bits(own) != bits(states_of(2)[0])
+
+
+def test_games_of_another_length_are_refused_by_whoever_loads_them():
+    config = small_config(games={"max_moves": 30})
+    play = SelfPlay(config, small_agent(), None, Group(0, 6))
+    for count in (4, 6, 8):
+        [state] = states_of(count, max_moves=20)
+        [part] = split_state(state, [play.state()])
+        with pytest.raises(ValueError, match="must be"):
+            play.load_state(part)
