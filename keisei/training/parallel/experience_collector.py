@@ -35,7 +35,7 @@ Rollout_contra = TypeVar("Rollout_contra", contravariant=True)
 
 
 class ExperienceCollector(Protocol[Rollout_contra]):
-    """Fills a buffer with one rollout of every game: an `ExperienceBuffer` or a `DeviceRollout`."""
+    """Fills a buffer with rollouts of its games: an `ExperienceBuffer` or a `DeviceRollout`."""
 
     def collect(self, buffer: Rollout_contra, /) -> Collected:
         """Fill the empty buffer.

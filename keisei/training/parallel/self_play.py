@@ -46,11 +46,10 @@ class Group:
 def rollouts_of_an_update(parallel: ParallelConfig, workers: int) -> int:
     """How many rollouts an update is made of: one of every worker, or of some as they are ready.
 
-    Where the policy may lag behind by two versions and more, each update waits for so many less:
-    as old as that are those of the others then. All workers play at once all the same, and each
-    plays more games in one batch.
+    If workers may play two updates ahead, each is made of the rollouts of half of them: all play
+    all the time, none waits for the slowest, and each asks about twice as many games at once.
     """
-    return workers if parallel.mode == "sync" else -(-workers // parallel.updates_ahead)
+    return -(-workers // parallel.updates_ahead)
 
 
 def groups_of(config: Config, workers: int | None) -> list[Group]:
