@@ -1,6 +1,6 @@
 """Muon's step of one matrix on a CPU, in one call; see `muon`.
 
-Torch takes forty calls for it, between which all other learners wait. All arrays are of float32.
+Torch takes dozens of calls for it, while all other learners wait. All arrays are of float32.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LEAST_NORM = 1e-7
 
 _MOMENTUM = np.float32(MOMENTUM)
 _LINEAR, _CUBIC, _QUINTIC = (np.float32(coefficient) for coefficient in COEFFICIENTS)
-_ZERO, _ONE = np.float32(0), np.float32(1)
+_ONE = np.float32(1)
 
 
 @kernel(entry=True)

@@ -260,6 +260,12 @@ class Trainer:
         tensors, state = checkpoint.tensors, checkpoint.state
         self.agent.load_state(below("agent.", tensors), state["agent"])
         games = {name: np.asarray(array) for name, array in below("games.", tensors).items()}
+        found, going_on = len(games["ply"]), sum(group.games for group in self._groups)
+        if found != going_on:
+            self._tell(
+                f"The run has {found} games, and these settings make {going_on}: "
+                + ("the others are given up." if found > going_on else "the others begin anew.")
+            )
         self.collector.load_state(games)
         if self.pool is not None:
             self.pool.load_state(below("pool.", tensors), state["pool"])

@@ -154,14 +154,16 @@ def test_a_run_may_change_how_its_games_are_shared_out(before, after, tmp_path):
     assert state["agent"]["version"] == 6
 
 
-def test_a_run_goes_on_with_another_number_of_games(tmp_path):
+def test_a_run_goes_on_with_another_number_of_games_and_says_so(tmp_path, caplog):
     run = begin(tmp_path, *SYNC, updates=2)
     resume(run, "training.parallel.num_workers=3", updates=4)  # 6 games each
+    assert "has 16 games, and these settings make 18: the others begin anew." in caplog.text
     checkpoint = newest(run)
     assert len(checkpoint.tensors["games.ply"]) == 18
     assert checkpoint.state["updates"] == 4
     resume(run, "training.parallel.games_per_worker=4", updates=6)
     assert len(newest(run).tensors["games.ply"]) == 12
+    assert "has 18 games, and these settings make 12: the others are given up." in caplog.text
 
 
 def test_numbers_that_were_found_are_kept_for_the_next_sitting(tmp_path):

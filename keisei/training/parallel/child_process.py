@@ -7,7 +7,6 @@ import multiprocessing
 import os
 import signal
 import sys
-from contextlib import suppress
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
@@ -75,11 +74,10 @@ def leave_cores_at_once() -> None:
 
     For workers that play beside learners on the same cores. Linux then also takes a core on which
     nobody else runs for a free one. Else it wakes up two learners on one core now and then, where
-    they take turns for seconds.
+    they take turns for seconds. OSError where that is forbidden; other systems know no such thing.
     """
     if sys.platform == "linux":
-        with suppress(OSError):  # some containers forbid it
-            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def _die_with_parent() -> None:

@@ -65,7 +65,10 @@ class _Worker(ObedientWorker):
         self._play = SelfPlay(config, self._agent, opponent, setup.group)
         self._play.load_state(setup.state)
         if _plays_where_others_learn(config.training.parallel):
-            leave_cores_at_once()
+            try:
+                leave_cores_at_once()
+            except OSError as error:
+                _LOG.warning("cannot leave its core at once, updates may be slow: %s", error)
         _LOG.info("ready with %d games", setup.group.games)
 
     def _reset(self) -> None:
