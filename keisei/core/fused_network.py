@@ -1,0 +1,216 @@
+"""`FusedNetwork`: a small network on a CPU by kernels of our own, in bfloat16."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from keisei.core.res_tower import ActorCriticResTower
+from keisei.core.row_threads import in_threads, number_of_parts
+from keisei.core.stem_kernels import weights_by_channel, weights_by_plane
+from keisei.core.tower_kernels import (
+    HEAD_CHANNELS,
+    VALUE_CHANNELS,
+    WIDTHS,
+    pack_convolution,
+    tower_backward,
+    tower_forward,
+)
+from keisei.core.vector_code import BOARD_SQUARES, LANES, has_pair_products
+from keisei.shogi.features import SparsePlanes
+from keisei.shogi.policy_output_mapper import NUM_PLANES
+
+_HEADS_USED = NUM_PLANES + VALUE_CHANNELS
+
+
+class _Lesson(NamedTuple):
+    """What a pass leaves for `backward`."""
+
+    planes: SparsePlanes
+    boards: NDArray[np.uint16]
+    logits: Tensor
+    squares: Tensor
+
+
+class FusedNetwork:
+    """Says of positions what the model says, and gives its gradients.
+
+    The weights may change at any time between two passes, by other processes too. The hidden layer
+    of the value is torch's, in float32.
+    """
+
+    def __init__(self, model: ActorCriticResTower) -> None:
+        self._model = model
+        self._convolutions = [
+            layer for block in model.blocks for layer in (block.first, block.second)
+        ]
+        width, layers = model.stem.out_channels, len(self._convolutions)
+        squares, even = model.features.square_planes, model.features.even_planes
+        self._stem = np.empty((len(squares) + len(even), 9 * width), np.float32)
+        blocks, pairs = width // LANES, width // 2
+        self._weights = np.empty((layers, blocks, 9, pairs, LANES, 2), np.uint16)
+        self._back_weights = np.empty_like(self._weights)
+        self._biases = np.empty((layers, width), np.float32)
+        head_blocks, head_pairs = HEAD_CHANNELS // LANES, HEAD_CHANNELS // 2
+        self._heads = np.empty((head_blocks, 1, pairs, LANES, 2), np.uint16)
+        self._back_heads = np.empty((blocks, 1, head_pairs, LANES, 2), np.uint16)
+        self._head_weight = np.zeros((HEAD_CHANNELS, 1, width), np.float32)
+        self._head_bias = np.zeros(HEAD_CHANNELS, np.float32)
+        self._boards = np.zeros((0, layers + 1, BOARD_SQUARES, width), np.uint16)
+        self._value_layers = [*model.value_hidden.parameters(), *model.value.parameters()]
+        self._lesson: _Lesson | None = None
+
+    @staticmethod
+    def is_for(model: ActorCriticResTower) -> bool:
+        """Whether there is code for this model and this processor."""
+        plain = all(isinstance(block.excitation, nn.Identity) for block in model.blocks)
+        return has_pair_products() and model.stem.out_channels in WIDTHS and plain
+
+    def __call__(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """[B, 100] int8 -> logits [B, 2187] and values [B], both float32."""
+        planes, values = self.planes_and_values(positions)
+        return planes.flatten(1), values
+
+    def planes_and_values(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """The same with the logits [B, 27, 9, 9], those of a square together in memory.
+
+        Differentiable, by `backward`, until the next pass.
+        """
+        self._read_weights()
+        planes = self._model.features.sparse(positions.numpy())
+        rows, learns = len(positions), torch.is_grad_enabled()
+        logits, squares = torch.empty(rows, 81 * NUM_PLANES), torch.empty(rows, 81 * VALUE_CHANNELS)
+        boards = self._boards_for(rows) if learns else None
+
+        def answer(part: slice, _: int) -> None:
+            tower_forward(
+                planes.sets[part],
+                planes.even[part],
+                self._stem,
+                _array(self._model.stem.bias),
+                self._weights,
+                self._biases,
+                self._heads,
+                self._head_bias,
+                np.zeros((1, *self._boards.shape[1:]), np.uint16)
+                if boards is None
+                else boards[part],
+                _array(logits)[part],
+                _array(squares)[part],
+            )
+
+        in_threads(rows, answer)
+        by_planes = logits.view(-1, 9, 9, NUM_PLANES).permute(0, 3, 1, 2)
+        if boards is not None:
+            by_planes.requires_grad_()
+            squares.requires_grad_()
+            self._lesson = _Lesson(planes, boards, by_planes, squares)
+        hidden = functional.relu(self._model.value_hidden(squares))
+        return by_planes, torch.tanh(self._model.value(hidden).squeeze(1))
+
+    def backward(self, loss: Tensor) -> None:
+        """Set the gradients of the model's weights, in place where there are some."""
+        lesson, self._lesson = self._lesson, None
+        assert lesson is not None, "nothing was said to learn from"
+        by_logits, by_squares, *of_value = torch.autograd.grad(
+            loss, (lesson.logits, lesson.squares, *self._value_layers)
+        )
+        logits = _array(by_logits.permute(0, 2, 3, 1).reshape(len(by_logits), -1))
+        told = _array(by_squares.contiguous())
+        rows, parts = len(logits), number_of_parts(len(logits))
+        shapes = (
+            self._stem.shape,
+            self._biases.shape[1:],
+            (len(self._biases), 3, 3, self._biases.shape[1], self._biases.shape[1]),
+            self._biases.shape,
+            (self._biases.shape[1], HEAD_CHANNELS),
+            (HEAD_CHANNELS,),
+        )
+        sums = [np.zeros((parts, *shape), np.float32) for shape in shapes]
+
+        def add(part: slice, number: int) -> None:
+            tower_backward(
+                lesson.planes.sets[part],
+                lesson.planes.even[part],
+                lesson.boards[part],
+                _array(lesson.squares)[part],
+                self._back_weights,
+                self._back_heads,
+                logits[part],
+                told[part],
+                *(total[number] for total in sums),
+            )
+
+        in_threads(rows, add)
+        totals = [total.sum(0) if parts > 1 else total[0] for total in sums]
+        self._set_gradients(totals, of_value)
+
+    def _read_weights(self) -> None:
+        model = self._model
+        weights_by_plane(
+            _channels_last(model.stem.weight),
+            model.features.square_planes,
+            model.features.even_planes,
+            self._stem,
+        )
+        for number, layer in enumerate(self._convolutions):
+            weight = _channels_last(layer.weight).reshape(len(layer.weight), 9, -1)
+            pack_convolution(weight, self._weights[number], self._back_weights[number])
+            self._biases[number] = _array(layer.bias)
+        start = 0
+        for head in (model.policy, model.value_squares):
+            behind = start + head.out_channels
+            self._head_weight[start:behind, 0] = _array(head.weight)[:, :, 0, 0]
+            self._head_bias[start:behind] = _array(head.bias)
+            start = behind
+        pack_convolution(self._head_weight, self._heads, self._back_heads)
+
+    def _boards_for(self, rows: int) -> NDArray[np.uint16]:
+        """Memory with margins of 0, the same again if it is asked for as many."""
+        if len(self._boards) != rows:
+            self._boards = np.zeros((rows, *self._boards.shape[1:]), np.uint16)
+        return self._boards
+
+    def _set_gradients(self, totals: list[NDArray[np.float32]], of_value: list[Tensor]) -> None:
+        of_stem, of_stem_bias, of_weights, of_biases, of_heads, of_head_bias = totals
+        model, stem = self._model, self._model.stem
+        by_channel = np.empty(
+            (stem.out_channels, 3, 3, model.features.num_planes), np.float32
+        )
+        weights_by_channel(
+            of_stem, model.features.square_planes, model.features.even_planes, by_channel
+        )
+        _set(stem.weight, torch.from_numpy(by_channel).permute(0, 3, 1, 2))
+        _set(stem.bias, torch.from_numpy(of_stem_bias))
+        for number, layer in enumerate(self._convolutions):
+            _set(layer.weight, torch.from_numpy(of_weights[number]).permute(3, 2, 0, 1))
+            _set(layer.bias, torch.from_numpy(of_biases[number]))
+        start = 0
+        for head in (model.policy, model.value_squares):
+            behind = start + head.out_channels
+            of_head = torch.from_numpy(of_heads[:, start:behind]).t()
+            _set(head.weight, of_head[:, :, None, None])
+            _set(head.bias, torch.from_numpy(of_head_bias[start:behind]))
+            start = behind
+        for parameter, gradient in zip(self._value_layers, of_value, strict=True):
+            _set(parameter, gradient)
+
+
+def _array(tensor: Tensor) -> NDArray[Any]:
+    array: NDArray[Any] = tensor.detach().numpy()
+    return array
+
+
+def _channels_last(weight: Tensor) -> NDArray[np.float32]:
+    return _array(weight.permute(0, 2, 3, 1).contiguous())
+
+
+def _set(parameter: Tensor, gradient: Tensor) -> None:
+    if parameter.grad is None:
+        parameter.grad = torch.empty_like(parameter)
+    parameter.grad.copy_(gradient)
