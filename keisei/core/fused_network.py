@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from keisei.core.half_copy import HalfCopy
 from keisei.core.res_tower import ActorCriticResTower
 from keisei.core.row_threads import in_threads, number_of_parts
 from keisei.core.stem_kernels import weights_by_channel, weights_by_plane
@@ -28,12 +29,17 @@ from keisei.shogi.policy_output_mapper import NUM_PLANES
 _HEADS_USED = NUM_PLANES + VALUE_CHANNELS
 
 
+def half_network(model: ActorCriticResTower) -> FusedNetwork | HalfCopy:
+    """The model in bfloat16 on a CPU, whichever way is fastest."""
+    return FusedNetwork(model) if FusedNetwork.is_for(model) else HalfCopy(model)
+
+
 class _Lesson(NamedTuple):
     """What a pass leaves for `backward`."""
 
     planes: SparsePlanes
     boards: NDArray[np.uint16]
-    logits: Tensor
+    said: Tensor
     squares: Tensor
 
 
@@ -73,18 +79,19 @@ class FusedNetwork:
 
     def __call__(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """[B, 100] int8 -> logits [B, 2187] and values [B], both float32."""
-        planes, values = self.planes_and_values(positions)
-        return planes.flatten(1), values
+        said, values = self.planes_and_values(positions)
+        return said[:, :, :NUM_PLANES].transpose(1, 2).flatten(1), values
 
     def planes_and_values(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """The same with the logits [B, 27, 9, 9], those of a square together in memory.
+        """The same with the logits as the first 27 of [B, 81, 32]; the others mean nothing.
 
         Differentiable, by `backward`, until the next pass.
         """
         self._read_weights()
         planes = self._model.features.sparse(positions.numpy())
         rows, learns = len(positions), torch.is_grad_enabled()
-        logits, squares = torch.empty(rows, 81 * NUM_PLANES), torch.empty(rows, 81 * VALUE_CHANNELS)
+        said = torch.empty(rows, 81, HEAD_CHANNELS)
+        squares = torch.empty(rows, VALUE_CHANNELS * 81)
         boards = self._boards_for(rows) if learns else None
 
         def answer(part: slice, _: int) -> None:
@@ -100,29 +107,26 @@ class FusedNetwork:
                 np.zeros((1, *self._boards.shape[1:]), np.uint16)
                 if boards is None
                 else boards[part],
-                _array(logits)[part],
+                _array(said)[part],
                 _array(squares)[part],
             )
 
         in_threads(rows, answer)
-        by_planes = logits.view(-1, 9, 9, NUM_PLANES).permute(0, 3, 1, 2)
         if boards is not None:
-            by_planes.requires_grad_()
+            said.requires_grad_()
             squares.requires_grad_()
-            self._lesson = _Lesson(planes, boards, by_planes, squares)
+            self._lesson = _Lesson(planes, boards, said, squares)
         hidden = functional.relu(self._model.value_hidden(squares))
-        return by_planes, torch.tanh(self._model.value(hidden).squeeze(1))
+        return said, torch.tanh(self._model.value(hidden).squeeze(1))
 
     def backward(self, loss: Tensor) -> None:
         """Set the gradients of the model's weights, in place where there are some."""
         lesson, self._lesson = self._lesson, None
         assert lesson is not None, "nothing was said to learn from"
-        by_logits, by_squares, *of_value = torch.autograd.grad(
-            loss, (lesson.logits, lesson.squares, *self._value_layers)
+        by_said, by_squares, *of_value = torch.autograd.grad(
+            loss, (lesson.said, lesson.squares, *self._value_layers)
         )
-        logits = _array(by_logits.permute(0, 2, 3, 1).reshape(len(by_logits), -1))
-        told = _array(by_squares.contiguous())
-        rows, parts = len(logits), number_of_parts(len(logits))
+        rows, parts = len(by_said), number_of_parts(len(by_said))
         shapes = (
             self._stem.shape,
             self._biases.shape[1:],
@@ -141,8 +145,8 @@ class FusedNetwork:
                 _array(lesson.squares)[part],
                 self._back_weights,
                 self._back_heads,
-                logits[part],
-                told[part],
+                _array(by_said)[part],
+                _array(by_squares)[part],
                 *(total[number] for total in sums),
             )
 

@@ -21,10 +21,10 @@ def plane_table(device: torch.device) -> Tensor:
 
 
 @cache
-def _places_channels_last() -> Tensor:
-    """[13527] int64: where an action's logit is if those of a square stand together."""
+def _places_by_square(size: int) -> Tensor:
+    """[13527] int64: where an action's logit is if those of a square stand first of `size`."""
     planes = plane_table(torch.device("cpu"))
-    return planes % 81 * NUM_PLANES + planes // 81
+    return planes % 81 * size + planes // 81
 
 
 class LegalPolicy(NamedTuple):
@@ -69,7 +69,8 @@ class PlayedMoves(NamedTuple):
 def played_moves(logits: Tensor, legal: Tensor, counts: Tensor, actions: Tensor) -> PlayedMoves:
     """How probable actions [B] are and how uncertain the policy is; differentiable in `logits`.
 
-    On a CPU logits may also be [B, 27, 9, 9] as a convolution gives them, in bfloat16 too.
+    On a CPU logits may also be [B, 27, 9, 9] as a convolution gives them, in bfloat16 too, or the
+    first 27 of the last dimension of [B, 81, C].
     """
     if logits.device.type == "cpu":
         return PlayedMoves(*_PlayedOnCpu.apply(logits, legal, counts, actions))  # type: ignore[no-untyped-call]
@@ -94,7 +95,7 @@ class _PlayedOnCpu(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         *moves, normalisers, entropies = ctx.saved_tensors
-        layout = torch.contiguous_format if moves[0].dim() == 2 else torch.channels_last
+        layout = torch.channels_last if moves[0].dim() == 4 else torch.contiguous_format
         gradient = torch.zeros_like(moves[0], memory_format=layout)
         rows = (normalisers, entropies, *gradients)
         legal_gradient(
@@ -104,16 +105,23 @@ class _PlayedOnCpu(torch.autograd.Function):
 
 
 def _arrays(logits: Tensor, legal: Tensor, counts: Tensor, actions: Tensor) -> list[NDArray[Any]]:
-    places = plane_table(logits.device) if logits.dim() == 2 else _places_channels_last()
+    places = _places(logits)
     moves = legal.view(torch.uint16) if legal.dtype == torch.int16 else legal
     tensors = (_rows(logits.detach()), moves, counts, actions, places)
     return [tensor.numpy() for tensor in tensors]
 
 
+def _places(logits: Tensor) -> Tensor:
+    if logits.dim() == 2:
+        return plane_table(logits.device)
+    return _places_by_square(NUM_PLANES if logits.dim() == 4 else logits.shape[2])
+
+
 def _rows(logits: Tensor) -> Tensor:
-    """[B, 2187] as kernels see them: no copy of what a convolution gives in channels last."""
+    """[B, P] as kernels see them: no copy of what a convolution gives in channels last."""
     if logits.dim() == 4:
-        logits = logits.permute(0, 2, 3, 1).reshape(len(logits), -1)
+        logits = logits.permute(0, 2, 3, 1)
+    logits = logits.reshape(len(logits), -1)
     return logits.view(torch.uint16) if logits.dtype == torch.bfloat16 else logits
 
 

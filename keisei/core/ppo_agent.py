@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from keisei.config_schema import ModelConfig, PPOConfig
 from keisei.core.experience_buffer import ExperienceBuffer
-from keisei.core.half_copy import HalfCopy
+from keisei.core.fused_network import half_network
 from keisei.core.legal_policy import choose_moves, played_moves
 from keisei.core.legal_pool import padded_width
 from keisei.core.minibatch import (
@@ -113,7 +113,7 @@ class PPOAgent:
         self.records = record and on_gpu
         self._forward: Any = torch.compile(self.model) if self.compiles else self.model
         self.mixed_precision = mixed_precision and _has_bfloat16(self.device)
-        self._half = HalfCopy(self.model) if self.mixed_precision and not on_gpu else None
+        self._half = half_network(self.model) if self.mixed_precision and not on_gpu else None
         self.generator = torch.Generator().manual_seed(seed)
         self.gradient_source: GradientSource | None = None
         self.version = 0

@@ -25,6 +25,10 @@ from keisei.core.vector_code import (
     convolve_back,
     convolve_points,
     convolve_rectified,
+    narrow_onto_board,
+    pair_boards,
+    put_on_stem_board,
+    rectify_stem,
     spread_over_planes,
 )
 from keisei.shogi.policy_output_mapper import NUM_PLANES
@@ -56,9 +60,9 @@ def pack_convolution(weight, forth, back):
 
 @kernel(entry=True)
 def tower_forward(
-    sets, even, stem, stem_bias, weights, biases, heads, heads_bias, boards, logits, squares
+    sets, even, stem, stem_bias, weights, biases, heads, heads_bias, boards, said, squares
 ):
-    """Set logits [R, 2187], a square's 27 together, and squares [R, 4 * 81] of R positions.
+    """Set said [R, 81, 32], of which 27 are logits, and squares [R, 4 * 81] of R positions.
 
     stem: weights by plane, see `stem_kernels`; weights [L, ...] and heads as `pack_convolution`
     packs them. boards [R, L + 1, 112, W] with margins of 0 keep what went into each layer, or with
@@ -67,13 +71,12 @@ def tower_forward(
     width = len(stem_bias)
     of_no_bits = np.empty(9 * width, np.float32)
     stem_board = np.empty((STEM_SIDE, STEM_SIDE * width), np.float32)
-    said = np.empty((81, HEAD_CHANNELS), np.float32)
     for row in range(len(sets)):
         layers = boards[row % len(boards)]
         _add_even_planes(even[row], stem, of_no_bits)
-        _fill_stem_board(stem_board, stem_bias)
+        stem_board[:] = 0
         _add_square_planes(sets[row], stem, of_no_bits, stem_board)
-        _rectify_stem(stem_board, layers[0])
+        _rectify_stem(stem_board, stem_bias, layers[0])
         for layer in range(0, len(weights), 2):
             _convolve(layers[layer], weights[layer], biases[layer], layers[layer + 1])
             _convolve_and_add(
@@ -83,8 +86,8 @@ def tower_forward(
                 layers[layer],
                 layers[layer + 2],
             )
-        _look(layers[len(weights)], heads, heads_bias, said)
-        _tell(said, logits[row], squares[row])
+        _look(layers[len(weights)], heads, heads_bias, said[row])
+        _tell_squares(said[row], squares[row])
 
 
 @kernel(entry=True)
@@ -95,7 +98,7 @@ def tower_backward(
     squares,
     back_weights,
     back_heads,
-    by_logits,
+    by_said,
     by_squares,
     of_stem,
     of_stem_bias,
@@ -104,7 +107,7 @@ def tower_backward(
     of_heads,
     of_heads_bias,
 ):
-    """Add to the gradients of everything, from those of the logits and squares.
+    """Add to the gradients of everything, from those of what was said and of squares.
 
     After `tower_forward`, whose boards and squares these are. of_weights: [L, 3, 3, W, W] float32,
     inputs before outputs; of_heads: [W, 32]. Two positions at a time.
@@ -125,7 +128,7 @@ def tower_backward(
             told[1] = 0
         for which in range(count):
             row = first + which
-            _gather_heads(by_logits[row], by_squares[row], squares[row], told[which])
+            _gather_heads(by_said[row], by_squares[row], squares[row], told[which])
         one, other = boards[first], boards[first + count - 1]
         _pair_boards(one[last], other[last], seen_twice)
         _pair_squares(told[0], told[1], told_twice)
@@ -148,7 +151,7 @@ def tower_backward(
                 back = back_weights[layer - 1]
                 _go_back_past(inner_slopes[which], back, past[which], outer, slopes[which])
         for which in range(count):
-            _onto_stem_board(past[which], stem_board, of_stem_bias)
+            _put_on_stem_board(past[which], stem_board, of_stem_bias)
             of_all[:] = 0
             _spread(sets[first + which], stem_board, of_stem, of_all)
             _spread_evenly(even[first + which], of_all, of_stem)
@@ -269,80 +272,52 @@ def _on_board(square):
 
 
 @kernel
-def _fill_stem_board(board, bias):
-    """Loops over 16 channels, here and below, are of a length that the compiler knows."""
-    for rank in range(STEM_SIDE):
-        for first in range(0, board.shape[1], LANES):
-            start = first % len(bias)
-            for lane in range(LANES):
-                board[rank, first + lane] = bias[start + lane]
+def _rectify_stem(sums, bias, board):
+    if board.shape[1] == 16:
+        rectify_stem(sums, bias, board, 16)
+    else:
+        rectify_stem(sums, bias, board, 32)
 
 
 @kernel
-def _rectify_stem(sums, board):
-    """Set a board to what is positive of that of the stem [11, 11 * W]."""
-    width = board.shape[1]
-    for square in range(81):
-        here, rank, there = _on_board(square), square // 9 + 1, (square % 9 + 1) * width
-        for first in range(0, width, LANES):
-            for lane in range(LANES):
-                value = sums[rank, there + first + lane]
-                value = _ZERO if value <= _ZERO else value  # what is no number stays none
-                board[here, first + lane] = narrowed(value, _NO_BITS)
+def _put_on_stem_board(slopes, board, of_bias):
+    if slopes.shape[1] == 16:
+        put_on_stem_board(slopes, board, of_bias, 16)
+    else:
+        put_on_stem_board(slopes, board, of_bias, 32)
 
 
 @kernel
-def _onto_stem_board(sums, board, of_bias):
-    width = sums.shape[1]
-    for square in range(81):
-        rank, there = square // 9 + 1, (square % 9 + 1) * width
-        for first in range(0, width, LANES):
-            for lane in range(LANES):
-                value = sums[square, first + lane]
-                board[rank, there + first + lane] = value
-                of_bias[first + lane] += value
+def _pair_boards(one, other, boards):
+    if one.shape[1] == 16:
+        pair_boards(one, other, boards, 1, 16)
+    else:
+        pair_boards(one, other, boards, 1, 32)
 
 
 @kernel
-def _tell(said, logits, squares):
+def _pair_squares(one, other, squares):
+    if one.shape[1] == 16:
+        pair_boards(one, other, squares, 0, 16)
+    else:
+        pair_boards(one, other, squares, 0, 32)
+
+
+@kernel
+def _tell_squares(said, squares):
     for square in range(81):
-        for plane in range(NUM_PLANES):
-            logits[square * NUM_PLANES + plane] = said[square, plane]
-    for channel in range(VALUE_CHANNELS):
-        for square in range(81):
+        for channel in range(VALUE_CHANNELS):
             value = said[square, NUM_PLANES + channel]
             squares[81 * channel + square] = _ZERO if value <= _ZERO else value
 
 
 @kernel
-def _gather_heads(by_logits, by_squares, squares, told):
+def _gather_heads(by_said, by_squares, squares, told):
     """Put the gradients of a position's heads on a board [112, 32]."""
+    narrow_onto_board(by_said, told, HEAD_CHANNELS)
     for square in range(81):
         here = _on_board(square)
-        for plane in range(NUM_PLANES):
-            told[here, plane] = narrowed(by_logits[square * NUM_PLANES + plane], _NO_BITS)
-    for channel in range(VALUE_CHANNELS):
-        for square in range(81):
+        for channel in range(VALUE_CHANNELS):
             place = 81 * channel + square
             slope = by_squares[place] if squares[place] > _ZERO else _ZERO
-            told[_on_board(square), NUM_PLANES + channel] = narrowed(slope, _NO_BITS)
-
-
-@kernel
-def _pair_boards(one, other, pairs):
-    for square in range(len(pairs)):
-        for first in range(0, pairs.shape[1], LANES):
-            for lane in range(LANES):
-                upper = np.uint32(other[square, first + lane]) << _HALF_BITS
-                pairs[square, first + lane] = np.uint32(one[square, first + lane]) | upper
-
-
-@kernel
-def _pair_squares(one, other, pairs):
-    """The same without the margins: [81, C]."""
-    for square in range(81):
-        here = _on_board(square)
-        for first in range(0, pairs.shape[1], LANES):
-            for lane in range(LANES):
-                upper = np.uint32(other[here, first + lane]) << _HALF_BITS
-                pairs[square, first + lane] = np.uint32(one[here, first + lane]) | upper
+            told[here, NUM_PLANES + channel] = narrowed(slope, _NO_BITS)

@@ -424,6 +424,136 @@ def spread_over_planes(
     return types.void(types.int64, board, types.int64, of_weights, of_all, width), code
 
 
+@intrinsic(prefer_literal=True)
+def rectify_stem(typing: Any, sums: Any, bias: Any, board: Any, width: Any) -> Any:
+    """Set a board to the ReLU of sums float32 [11, 11 * W] and bias float32 [W]."""
+    channels = _constant(width)
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        sums, bias, board = (_data(context, builder, signature, arguments, n) for n in range(3))
+        biases = [_load(builder, bias, at, _FLOATS) for at in _parts(channels, _FLOAT)]
+
+        def rectify(rank: Any, _: Sequence[Any]) -> list[Any]:
+            there = _rank_on_stem_board(builder, sums, rank, channels)
+            here = _rank_on_board(builder, board, rank, channels)
+            for file in range(9):
+                for part, start in enumerate(biases):
+                    at = file * channels + part * LANES
+                    value = builder.fadd(start, _load(builder, there, at * _FLOAT, _FLOATS))
+                    _store_narrowed(builder, here, at * _HALF, _rectified(builder, value))
+            return []
+
+        _loop(builder, 9, [], rectify)
+        return context.get_dummy_value()
+
+    return types.void(sums, bias, board, width), code
+
+
+@intrinsic(prefer_literal=True)
+def put_on_stem_board(typing: Any, slopes: Any, board: Any, of_bias: Any, width: Any) -> Any:
+    """Set board float32 [11, 11 * W] to slopes float32 [81, W], and add them to of_bias [W]."""
+    channels = _constant(width)
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        slopes, board, of_bias = (
+            _data(context, builder, signature, arguments, n) for n in range(3)
+        )
+
+        def put(rank: Any, totals: Sequence[Any]) -> list[Any]:
+            there = _moved(builder, slopes, rank, 9 * channels * _FLOAT)
+            here = _rank_on_stem_board(builder, board, rank, channels)
+            totals = list(totals)
+            for file in range(9):
+                for part in range(channels // LANES):
+                    at = (file * channels + part * LANES) * _FLOAT
+                    slope = _load(builder, there, at, _FLOATS)
+                    _store(builder, here, at, slope)
+                    totals[part] = builder.fadd(totals[part], slope)
+            return totals
+
+        places = _parts(channels, _FLOAT)
+        before = [_load(builder, of_bias, at, _FLOATS) for at in places]
+        for at, total in zip(places, _loop(builder, 9, before, put), strict=True):
+            _store(builder, of_bias, at, total)
+        return context.get_dummy_value()
+
+    return types.void(slopes, board, of_bias, width), code
+
+
+@intrinsic(prefer_literal=True)
+def narrow_onto_board(typing: Any, squares: Any, board: Any, width: Any) -> Any:
+    """Set a board to squares float32 [81, W]."""
+    channels = _constant(width)
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        squares, board = (_data(context, builder, signature, arguments, n) for n in range(2))
+
+        def put(rank: Any, _: Sequence[Any]) -> list[Any]:
+            there = _moved(builder, squares, rank, 9 * channels * _FLOAT)
+            here = _rank_on_board(builder, board, rank, channels)
+            for part in range(9 * channels // LANES):
+                value = _load(builder, there, part * LANES * _FLOAT, _FLOATS)
+                _store_narrowed(builder, here, part * LANES * _HALF, value)
+            return []
+
+        _loop(builder, 9, [], put)
+        return context.get_dummy_value()
+
+    return types.void(squares, board, width), code
+
+
+@intrinsic(prefer_literal=True)
+def pair_boards(
+    typing: Any, one: Any, other: Any, boards: Any, margins: Any, width: Any
+) -> Any:
+    """Set boards uint32 [112, W] to two boards, the second in the upper halves.
+
+    Without `margins`, a constant, boards are [81, W].
+    """
+    channels, with_margins = _constant(width), _constant(margins)
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        one, other, boards = (_data(context, builder, signature, arguments, n) for n in range(3))
+        ranks, squares = (BOARD_SQUARES // 8, 8) if with_margins else (9, 9)
+        halves, shift = ir.VectorType(ir.IntType(16), LANES), ir.Constant(_PAIRS, [16] * LANES)
+
+        def pair(rank: Any, _: Sequence[Any]) -> list[Any]:
+            if with_margins:
+                both = [_moved(builder, at, rank, squares * channels * _HALF) for at in (one, other)]
+            else:
+                both = [_rank_on_board(builder, at, rank, channels) for at in (one, other)]
+            here = _moved(builder, boards, rank, squares * channels * _PAIR_BYTES)
+            for part in range(squares * channels // LANES):
+                lower, upper = (
+                    builder.zext(_load(builder, at, part * LANES * _HALF, halves), _PAIRS)
+                    for at in both
+                )
+                pairs = builder.or_(lower, builder.shl(upper, shift))
+                _store(builder, here, part * LANES * _PAIR_BYTES, pairs)
+            return []
+
+        _loop(builder, ranks, [], pair)
+        return context.get_dummy_value()
+
+    return types.void(one, other, boards, margins, width), code
+
+
+def _parts(width: int, size: int) -> list[int]:
+    """Where each 16 of so many numbers of a size begin."""
+    return [first * size for first in range(0, width, LANES)]
+
+
+def _rank_on_board(builder: Any, board: Any, rank: Any, width: int) -> Any:
+    """The address of the first square of a rank, without the margin."""
+    board = builder.add(board, _INT64(_first_square(1) * width * _HALF))
+    return _moved(builder, board, rank, BOARD_FILES * width * _HALF)
+
+
+def _rank_on_stem_board(builder: Any, board: Any, rank: Any, width: int) -> Any:
+    board = builder.add(board, _INT64((STEM_SIDE + 1) * width * _FLOAT))
+    return _moved(builder, board, rank, STEM_SIDE * width * _FLOAT)
+
+
 def _place_on_stem_board(part: int, width: int) -> int:
     """Where a part of the weights of a plane goes: their ranks are backwards, see `stem_kernels`."""
     rank, rest = divmod(part * LANES, 3 * width)
