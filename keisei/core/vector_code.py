@@ -314,15 +314,23 @@ def add_correlated(
 
             def add(rank: Any, totals: Sequence[Any]) -> list[Any]:
                 there = _moved(builder, seen, rank, BOARD_FILES * in_width * _PAIR_BYTES)
-                gradient = _moved(builder, told, rank, 9 * out_width * _PAIR_BYTES)
-                totals = list(totals)
-                for square in range(9):
-                    pairs = _load(builder, gradient, square * out_width * _PAIR_BYTES, _PAIRS)
-                    for total, (file, channel) in enumerate(weights):
-                        place = ((square + file) * in_width + channel) * _PAIR_BYTES
-                        value = _load(builder, there, place, _INT32)
-                        totals[total] = _add_pair_products(builder, totals[total], pairs, value)
-                return totals
+                slopes = _moved(builder, told, rank, 9 * out_width * _PAIR_BYTES)
+
+                def add_square(square: Any, totals: Sequence[Any]) -> list[Any]:
+                    around = _moved(builder, there, square, in_width * _PAIR_BYTES)
+                    slope = _moved(builder, slopes, square, out_width * _PAIR_BYTES)
+                    pairs = _load(builder, slope, 0, _PAIRS)
+                    return [
+                        _add_pair_products(
+                            builder,
+                            total,
+                            pairs,
+                            _load(builder, around, (file * in_width + c) * _PAIR_BYTES, _INT32),
+                        )
+                        for (file, c), total in zip(weights, totals, strict=True)
+                    ]
+
+                return _loop(builder, 9, totals, add_square)
 
             before = [_load(builder, here, place, _FLOATS) for place in places]
             for place, total in zip(places, _loop(builder, 9, before, add), strict=True):
