@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,9 +25,7 @@ from keisei.core.tower_kernels import (
 )
 from keisei.core.vector_code import BOARD_SQUARES, LANES, has_pair_products
 from keisei.shogi.features import SparsePlanes
-from keisei.shogi.policy_output_mapper import NUM_PLANES
-
-_HEADS_USED = NUM_PLANES + VALUE_CHANNELS
+from keisei.shogi.policy_output_mapper import NUM_PLANES, PolicyOutputMapper
 
 
 def half_network(model: ActorCriticResTower) -> FusedNetwork | HalfCopy:
@@ -34,12 +33,24 @@ def half_network(model: ActorCriticResTower) -> FusedNetwork | HalfCopy:
     return FusedNetwork(model) if FusedNetwork.is_for(model) else HalfCopy(model)
 
 
+class _Moves(NamedTuple):
+    """The moves of B positions whose logits are wanted."""
+
+    legal: NDArray[np.uint16]
+    """[B, L]"""
+    counts: NDArray[np.int64]
+    """[B]"""
+    places: NDArray[np.uint16]
+    """Where the logit of each is among what the heads say, [81, 32]."""
+
+
 class _Lesson(NamedTuple):
     """What a pass leaves for `backward`."""
 
     planes: SparsePlanes
+    moves: _Moves
     boards: NDArray[np.uint16]
-    said: Tensor
+    logits: Tensor
     squares: Tensor
 
 
@@ -79,18 +90,24 @@ class FusedNetwork:
 
     def __call__(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """[B, 100] int8 -> logits [B, 2187] and values [B], both float32."""
-        said, values = self.planes_and_values(positions)
-        return said[:, :, :NUM_PLANES].transpose(1, 2).flatten(1), values
+        planes = np.tile(np.arange(81 * NUM_PLANES, dtype=np.uint16), (len(positions), 1))
+        counts = np.full(len(positions), planes.shape[1])
+        return self._say(positions, _Moves(planes, counts, _places_of_planes()))
 
-    def planes_and_values(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """The same with the logits as the first 27 of [B, 81, 32]; the others mean nothing.
+    def of_moves(self, positions: Tensor, legal: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits [B, L] of the first counts [B] of the actions legal [B, L], and values [B].
 
         Differentiable, by `backward`, until the next pass.
         """
+        actions = legal.view(torch.uint16) if legal.dtype == torch.int16 else legal
+        moves = _Moves(actions.numpy(), counts.long().numpy(), _places_of_actions())
+        return self._say(positions, moves)
+
+    def _say(self, positions: Tensor, moves: _Moves) -> tuple[Tensor, Tensor]:
         self._read_weights()
         planes = self._model.features.sparse(positions.numpy())
         rows, learns = len(positions), torch.is_grad_enabled()
-        said = torch.empty(rows, 81, HEAD_CHANNELS)
+        logits = torch.empty(moves.legal.shape)
         squares = torch.empty(rows, VALUE_CHANNELS * 81)
         boards = self._boards_for(rows) if learns else None
 
@@ -98,6 +115,9 @@ class FusedNetwork:
             tower_forward(
                 planes.sets[part],
                 planes.even[part],
+                moves.legal[part],
+                moves.counts[part],
+                moves.places,
                 self._stem,
                 _array(self._model.stem.bias),
                 self._weights,
@@ -107,26 +127,26 @@ class FusedNetwork:
                 np.zeros((1, *self._boards.shape[1:]), np.uint16)
                 if boards is None
                 else boards[part],
-                _array(said)[part],
+                _array(logits)[part],
                 _array(squares)[part],
             )
 
         in_threads(rows, answer)
         if boards is not None:
-            said.requires_grad_()
+            logits.requires_grad_()
             squares.requires_grad_()
-            self._lesson = _Lesson(planes, boards, said, squares)
+            self._lesson = _Lesson(planes, moves, boards, logits, squares)
         hidden = functional.relu(self._model.value_hidden(squares))
-        return said, torch.tanh(self._model.value(hidden).squeeze(1))
+        return logits, torch.tanh(self._model.value(hidden).squeeze(1))
 
     def backward(self, loss: Tensor) -> None:
         """Set the gradients of the model's weights, in place where there are some."""
         lesson, self._lesson = self._lesson, None
         assert lesson is not None, "nothing was said to learn from"
-        by_said, by_squares, *of_value = torch.autograd.grad(
-            loss, (lesson.said, lesson.squares, *self._value_layers)
+        by_logits, by_squares, *of_value = torch.autograd.grad(
+            loss, (lesson.logits, lesson.squares, *self._value_layers)
         )
-        rows, parts = len(by_said), number_of_parts(len(by_said))
+        rows, parts = len(by_logits), number_of_parts(len(by_logits))
         shapes = (
             self._stem.shape,
             self._biases.shape[1:],
@@ -141,11 +161,14 @@ class FusedNetwork:
             tower_backward(
                 lesson.planes.sets[part],
                 lesson.planes.even[part],
+                lesson.moves.legal[part],
+                lesson.moves.counts[part],
+                lesson.moves.places,
                 lesson.boards[part],
                 _array(lesson.squares)[part],
                 self._back_weights,
                 self._back_heads,
-                _array(by_said)[part],
+                _array(by_logits)[part],
                 _array(by_squares)[part],
                 *(total[number] for total in sums),
             )
@@ -203,6 +226,19 @@ class FusedNetwork:
             start = behind
         for parameter, gradient in zip(self._value_layers, of_value, strict=True):
             _set(parameter, gradient)
+
+
+@cache
+def _places_of_planes() -> NDArray[np.uint16]:
+    """[2187]"""
+    planes = np.arange(81 * NUM_PLANES)
+    return (planes % 81 * HEAD_CHANNELS + planes // 81).astype(np.uint16)
+
+
+@cache
+def _places_of_actions() -> NDArray[np.uint16]:
+    """[13527]; actions without a plane are never legal."""
+    return _places_of_planes()[PolicyOutputMapper.plane_indices.clip(min=0)]
 
 
 def _array(tensor: Tensor) -> NDArray[Any]:

@@ -26,11 +26,14 @@ class HalfCopy:
 
     def __call__(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """What the network says; differentiable, by `backward`."""
-        planes, values = self.planes_and_values(positions)
+        planes, values = self._planes_and_values(positions)
         return planes.flatten(1).float(), values
 
-    def planes_and_values(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """The same with the logits as they are computed, in bfloat16."""
+    def of_moves(self, positions: Tensor, legal: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+        """The same with the logits as they are computed, of all moves and in bfloat16."""
+        return self._planes_and_values(positions)
+
+    def _planes_and_values(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         with torch.no_grad():
             torch._foreach_copy_(self._cast, self._weights)
         return self._copy.planes_and_values(positions)

@@ -5,11 +5,18 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from keisei.core.legal_kernels import choose_legal, legal_gradient, measure_legal
+from keisei.core.legal_kernels import (
+    choose_legal,
+    gather_legal,
+    legal_gradient,
+    measure_legal,
+    scatter_legal,
+)
 from keisei.shogi.policy_output_mapper import NUM_PLANES, PolicyOutputMapper
 
 
@@ -21,10 +28,10 @@ def plane_table(device: torch.device) -> Tensor:
 
 
 @cache
-def _places_by_square(size: int) -> Tensor:
-    """[13527] int64: where an action's logit is if those of a square stand first of `size`."""
+def _places_channels_last() -> Tensor:
+    """[13527] int64: where an action's logit is if those of a square stand together."""
     planes = plane_table(torch.device("cpu"))
-    return planes % 81 * size + planes // 81
+    return planes % 81 * NUM_PLANES + planes // 81
 
 
 class LegalPolicy(NamedTuple):
@@ -69,13 +76,42 @@ class PlayedMoves(NamedTuple):
 def played_moves(logits: Tensor, legal: Tensor, counts: Tensor, actions: Tensor) -> PlayedMoves:
     """How probable actions [B] are and how uncertain the policy is; differentiable in `logits`.
 
-    On a CPU logits may also be [B, 27, 9, 9] as a convolution gives them, in bfloat16 too, or the
-    first 27 of the last dimension of [B, 81, C].
+    On a CPU logits may also be [B, 27, 9, 9] as a convolution gives them, in bfloat16 too, or
+    [B, L], those of the legal moves alone.
     """
     if logits.device.type == "cpu":
-        return PlayedMoves(*_PlayedOnCpu.apply(logits, legal, counts, actions))  # type: ignore[no-untyped-call]
+        gathered = _of_legal(logits, legal, counts)
+        return PlayedMoves(*_PlayedOnCpu.apply(gathered, legal, counts, actions))  # type: ignore[no-untyped-call]
     policy = legal_policy(logits, legal, counts)
     return PlayedMoves(log_prob_of(policy, logits, actions), entropy(policy))
+
+
+def _of_legal(logits: Tensor, legal: Tensor, counts: Tensor) -> Tensor:
+    """[B, L] those of the legal moves, if they are not these already."""
+    if logits.shape == legal.shape:
+        return logits
+    gathered: Tensor = _Gathered.apply(logits, legal, counts)  # type: ignore[no-untyped-call]
+    return gathered
+
+
+class _Gathered(torch.autograd.Function):
+    """The logits of legal moves, out of those of all moves."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, legal: Tensor, counts: Tensor) -> Tensor:
+        gathered = torch.empty(legal.shape, dtype=_widened(logits.dtype))
+        gather_legal(_rows(logits).numpy(), *_moves(legal, counts), _places(logits), gathered.numpy())
+        ctx.save_for_backward(logits, legal, counts)
+        return gathered
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        logits, legal, counts = ctx.saved_tensors
+        layout = torch.contiguous_format if logits.dim() == 2 else torch.channels_last
+        gradient = torch.zeros_like(logits, memory_format=layout)
+        told = gradients[0].contiguous().numpy()
+        scatter_legal(told, *_moves(legal, counts), _places(logits), _rows(gradient).numpy())
+        return gradient, None, None
 
 
 class _PlayedOnCpu(torch.autograd.Function):
@@ -85,44 +121,44 @@ class _PlayedOnCpu(torch.autograd.Function):
     def forward(
         ctx: Any, logits: Tensor, legal: Tensor, counts: Tensor, actions: Tensor
     ) -> tuple[Tensor, Tensor]:
-        rows = [torch.empty(len(counts), dtype=_widened(logits.dtype)) for _ in range(3)]
+        rows = [torch.empty(len(counts), dtype=logits.dtype) for _ in range(3)]
         log_probs, entropies, normalisers = rows
-        moves = _arrays(logits, legal, counts, actions)
-        measure_legal(*moves, *(row.numpy() for row in rows))
+        moves = *_moves(legal, counts), actions.numpy()
+        measure_legal(logits.detach().numpy(), *moves, *(row.numpy() for row in rows))
         ctx.save_for_backward(logits, legal, counts, actions, normalisers, entropies)
         return log_probs, entropies
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        *moves, normalisers, entropies = ctx.saved_tensors
-        layout = torch.channels_last if moves[0].dim() == 4 else torch.contiguous_format
-        gradient = torch.zeros_like(moves[0], memory_format=layout)
-        rows = (normalisers, entropies, *gradients)
+        logits, legal, counts, actions, normalisers, entropies = ctx.saved_tensors
+        gradient = torch.empty_like(logits)
+        moves = *_moves(legal, counts), actions.numpy()
+        rows = (normalisers, entropies, *(slopes.contiguous() for slopes in gradients))
         legal_gradient(
-            *_arrays(*moves), *(row.contiguous().numpy() for row in rows), _rows(gradient).numpy()
+            logits.detach().numpy(), *moves, *(row.numpy() for row in rows), gradient.numpy()
         )
         return gradient, None, None, None
 
 
-def _arrays(logits: Tensor, legal: Tensor, counts: Tensor, actions: Tensor) -> list[NDArray[Any]]:
-    places = _places(logits)
-    moves = legal.view(torch.uint16) if legal.dtype == torch.int16 else legal
-    tensors = (_rows(logits.detach()), moves, counts, actions, places)
-    return [tensor.numpy() for tensor in tensors]
-
-
-def _places(logits: Tensor) -> Tensor:
-    if logits.dim() == 2:
-        return plane_table(logits.device)
-    return _places_by_square(NUM_PLANES if logits.dim() == 4 else logits.shape[2])
+def _moves(legal: Tensor, counts: Tensor) -> tuple[NDArray[np.uint16], NDArray[Any]]:
+    """As kernels see them; torch indexes with int16."""
+    actions = legal.view(torch.uint16) if legal.dtype == torch.int16 else legal
+    return actions.numpy(), counts.numpy()
 
 
 def _rows(logits: Tensor) -> Tensor:
-    """[B, P] as kernels see them: no copy of what a convolution gives in channels last."""
+    """[B, 2187] as kernels see them: no copy of what a convolution gives in channels last."""
+    logits = logits.detach()
     if logits.dim() == 4:
-        logits = logits.permute(0, 2, 3, 1)
-    logits = logits.reshape(len(logits), -1)
+        logits = logits.permute(0, 2, 3, 1).reshape(len(logits), -1)
     return logits.view(torch.uint16) if logits.dtype == torch.bfloat16 else logits
+
+
+def _places(logits: Tensor) -> NDArray[np.int64]:
+    """[13527] where the logit of an action is in a row."""
+    places = plane_table(logits.device) if logits.dim() == 2 else _places_channels_last()
+    found: NDArray[np.int64] = places.numpy()
+    return found
 
 
 def _widened(dtype: torch.dtype) -> torch.dtype:
@@ -144,9 +180,13 @@ def choose_moves(
             torch.empty(len(counts), dtype=_widened(logits.dtype)),
         )
         drawn = torch.empty(0, dtype=torch.float64) if fractions is None else fractions
-        arrays = _arrays(logits, legal, counts, actions)
         choose_legal(
-            *arrays[:3], drawn.numpy(), temperature, arrays[4], actions.numpy(), log_probs.numpy()
+            _of_legal(logits, legal, counts).numpy(),
+            *_moves(legal, counts),
+            drawn.numpy(),
+            temperature,
+            actions.numpy(),
+            log_probs.numpy(),
         )
         return actions, log_probs
     policy = legal_policy(logits, legal, counts)

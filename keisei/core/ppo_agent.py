@@ -193,7 +193,7 @@ class PPOAgent:
         `answer` is what `ask` says of these positions, if that is known already.
         """
         legal_here = self._legal_tensor(legal, counts)
-        logits, values, _ = self.ask(positions) if answer is None else answer
+        logits, values, _ = self.ask(positions, legal, counts) if answer is None else answer
         drawn = None if fractions is None else torch.from_numpy(fractions).to(self.device)
         actions, log_probs = choose_moves(
             logits,
@@ -205,10 +205,13 @@ class PPOAgent:
         return Choice(*(tensor.cpu().numpy() for tensor in (actions, log_probs, values)))
 
     @torch.no_grad()
-    def ask(self, positions: NDArray[np.int8]) -> Answer:
-        """What the network says of positions [B, 100]."""
+    def ask(
+        self, positions: NDArray[np.int8], legal: NDArray[np.uint16], counts: NDArray[Any]
+    ) -> Answer:
+        """What the network says of positions [B, 100] and their legal moves."""
         here = torch.from_numpy(positions).to(self.device)
-        return Answer(*self._for_moves(self.model, here), self.version)
+        moves = self._legal_tensor(legal, counts), torch.from_numpy(counts).to(self.device)
+        return Answer(*self._for_moves(self.model, here, *moves), self.version)
 
     @torch.no_grad()
     def answer(self, positions: NDArray[np.int8]) -> tuple[Tensor, Tensor]:
@@ -323,14 +326,20 @@ class PPOAgent:
 
     def losses(self, minibatch: Minibatch, entropy_weight: float) -> dict[str, Tensor]:
         """The clipped objective and its parts, differentiable in "loss"."""
-        logits, values = self._for_moves(self._forward, minibatch.positions)
+        logits, values = self._for_moves(
+            self._forward, minibatch.positions, minibatch.legal, minibatch.counts
+        )
         played = played_moves(logits, minibatch.legal, minibatch.counts, minibatch.actions)
         return ppo_losses(played, values, minibatch, self.config, entropy_weight)
 
-    def _for_moves(self, network: Any, positions: Tensor) -> tuple[Tensor, Tensor]:
+    def _for_moves(
+        self, network: Any, positions: Tensor, legal: Tensor, counts: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """Logits as the functions of `legal_policy` take them, and values."""
+        if self._half is not None:
+            return self._half.of_moves(positions, legal, counts)
         if self.device.type == "cpu":
-            return (self._half or self.model).planes_and_values(positions)
+            return self.model.planes_and_values(positions)
         return self._pass(network, positions)
 
     def _pass(self, network: Any, positions: Tensor) -> tuple[Tensor, Tensor]:
@@ -362,16 +371,21 @@ class PPOAgent:
     @torch.no_grad()
     def forward_only(self, positions: Tensor) -> None:
         """The network's part of choosing moves, for benchmarks."""
-        self._pass(self._forward, positions)
+        self._alone(positions)
 
     def forward_and_backward(self, positions: Tensor) -> None:
         """The network's part of learning, for benchmarks; the weights do not change."""
-        logits, values = self._pass(self._forward, positions)
+        logits, values = self._alone(positions)
         loss = logits.mean() + values.mean()
         if self._half is not None:
             self._half.backward(loss)
         else:
             torch.autograd.grad(loss, self._parameters)
+
+    def _alone(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """What is computed for positions whatever their moves are."""
+        legal = torch.zeros(len(positions), 1, dtype=torch.int16, device=self.device)
+        return self._for_moves(self._forward, positions, legal, torch.zeros_like(legal[:, 0]))
 
 
 def _laid_out_like(parameter: Tensor, value: Tensor) -> Tensor:

@@ -25,7 +25,6 @@ from keisei.core.vector_code import (
     convolve_back,
     convolve_points,
     convolve_rectified,
-    narrow_onto_board,
     pair_boards,
     put_on_stem_board,
     rectify_stem,
@@ -60,17 +59,33 @@ def pack_convolution(weight, forth, back):
 
 @kernel(entry=True)
 def tower_forward(
-    sets, even, stem, stem_bias, weights, biases, heads, heads_bias, boards, said, squares
+    sets,
+    even,
+    legal,
+    counts,
+    places,
+    stem,
+    stem_bias,
+    weights,
+    biases,
+    heads,
+    heads_bias,
+    boards,
+    logits,
+    squares,
 ):
-    """Set said [R, 81, 32], of which 27 are logits, and squares [R, 4 * 81] of R positions.
+    """Set logits [R, M] of the moves and squares [R, 4 * 81] of R positions.
 
-    stem: weights by plane, see `stem_kernels`; weights [L, ...] and heads as `pack_convolution`
-    packs them. boards [R, L + 1, 112, W] with margins of 0 keep what went into each layer, or with
+    legal [R, M] and counts [R]: moves, of which places say where in [81, 32] their logits are. stem:
+    weights by plane, see `stem_kernels`; weights [L, ...] and heads as `pack_convolution` packs
+    them. boards [R, L + 1, 112, W] with margins of 0 keep what went into each layer, or with
     [1, ...] that of one position.
     """
     width = len(stem_bias)
     of_no_bits = np.empty(9 * width, np.float32)
     stem_board = np.empty((STEM_SIDE, STEM_SIDE * width), np.float32)
+    said = np.empty((81, HEAD_CHANNELS), np.float32)
+    by_place = said.reshape(-1)
     for row in range(len(sets)):
         layers = boards[row % len(boards)]
         _add_even_planes(even[row], stem, of_no_bits)
@@ -86,19 +101,24 @@ def tower_forward(
                 layers[layer],
                 layers[layer + 2],
             )
-        _look(layers[len(weights)], heads, heads_bias, said[row])
-        _tell_squares(said[row], squares[row])
+        _look(layers[len(weights)], heads, heads_bias, said)
+        for index in range(counts[row]):
+            logits[row, index] = by_place[places[legal[row, index]]]
+        _tell_squares(said, squares[row])
 
 
 @kernel(entry=True)
 def tower_backward(
     sets,
     even,
+    legal,
+    counts,
+    places,
     boards,
     squares,
     back_weights,
     back_heads,
-    by_said,
+    by_logits,
     by_squares,
     of_stem,
     of_stem_bias,
@@ -107,9 +127,9 @@ def tower_backward(
     of_heads,
     of_heads_bias,
 ):
-    """Add to the gradients of everything, from those of what was said and of squares.
+    """Add to the gradients of everything, from those of the logits and squares.
 
-    After `tower_forward`, whose boards and squares these are. of_weights: [L, 3, 3, W, W] float32,
+    After `tower_forward`, whose moves, boards and squares these are. of_weights: [L, 3, 3, W, W] float32,
     inputs before outputs; of_heads: [W, 32]. Two positions at a time.
     """
     width, last = len(of_stem_bias), len(back_weights)
@@ -124,11 +144,14 @@ def tower_backward(
     stem_board = np.zeros((STEM_SIDE, STEM_SIDE * width), np.float32)
     for first in range(0, len(sets), 2):
         count = min(2, len(sets) - first)
-        if count == 1:
-            told[1] = 0
+        told[:] = 0
         for which in range(count):
             row = first + which
-            _gather_heads(by_said[row], by_squares[row], squares[row], told[which])
+            for index in range(counts[row]):
+                place = places[legal[row, index]]
+                square, plane = place // HEAD_CHANNELS, place % HEAD_CHANNELS
+                told[which, _on_board(square), plane] = narrowed(by_logits[row, index], _NO_BITS)
+            _gather_squares(by_squares[row], squares[row], told[which])
         one, other = boards[first], boards[first + count - 1]
         _pair_boards(one[last], other[last], seen_twice)
         _pair_squares(told[0], told[1], told_twice)
@@ -312,9 +335,8 @@ def _tell_squares(said, squares):
 
 
 @kernel
-def _gather_heads(by_said, by_squares, squares, told):
-    """Put the gradients of a position's heads on a board [112, 32]."""
-    narrow_onto_board(by_said, told, HEAD_CHANNELS)
+def _gather_squares(by_squares, squares, told):
+    """Put the gradients of a position's squares on a board [112, 32]."""
     for square in range(81):
         here = _on_board(square)
         for channel in range(VALUE_CHANNELS):

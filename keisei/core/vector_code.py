@@ -489,28 +489,6 @@ def put_on_stem_board(typing: Any, slopes: Any, board: Any, of_bias: Any, width:
 
 
 @intrinsic(prefer_literal=True)
-def narrow_onto_board(typing: Any, squares: Any, board: Any, width: Any) -> Any:
-    """Set a board to squares float32 [81, W]."""
-    channels = _constant(width)
-
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        squares, board = (_data(context, builder, signature, arguments, n) for n in range(2))
-
-        def put(rank: Any, _: Sequence[Any]) -> list[Any]:
-            there = _moved(builder, squares, rank, 9 * channels * _FLOAT)
-            here = _rank_on_board(builder, board, rank, channels)
-            for part in range(9 * channels // LANES):
-                value = _load(builder, there, part * LANES * _FLOAT, _FLOATS)
-                _store_narrowed(builder, here, part * LANES * _HALF, value)
-            return []
-
-        _loop(builder, 9, [], put)
-        return context.get_dummy_value()
-
-    return types.void(squares, board, width), code
-
-
-@intrinsic(prefer_literal=True)
 def pair_boards(
     typing: Any, one: Any, other: Any, boards: Any, margins: Any, width: Any
 ) -> Any:

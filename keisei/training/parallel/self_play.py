@@ -123,7 +123,8 @@ class SelfPlay:
             if self._episodes is not None and statistics.games >= self._episodes:
                 break
         start = time.perf_counter()
-        self._foreseen = self._agent.ask(self.games.positions)
+        games = self.games
+        self._foreseen = self._agent.ask(games.positions, games.legal, games.legal_counts)
         last_values: NDArray[np.float32] = self._foreseen.values.cpu().numpy()
         statistics.inference_seconds += time.perf_counter() - start
         return last_values, statistics
