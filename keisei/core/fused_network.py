@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from keisei.core.half_copy import HalfCopy
+from keisei.core.matrix_products import add_product
 from keisei.core.res_tower import ActorCriticResTower
 from keisei.core.row_threads import in_threads, number_of_parts
 from keisei.core.stem_kernels import weights_by_channel, weights_by_plane
@@ -51,14 +52,15 @@ class _Lesson(NamedTuple):
     moves: _Moves
     boards: NDArray[np.uint16]
     logits: Tensor
-    squares: Tensor
+    squares: NDArray[np.float32]
+    hidden: Tensor
 
 
 class FusedNetwork:
     """Says of positions what the model says, and gives its gradients.
 
-    The weights may change at any time between two passes, by other processes too. The hidden layer
-    of the value is torch's, in float32.
+    The weights may change at any time between two passes, by other processes too. What it says of a
+    position does not depend on the others, to the last bit. The value's own layers are in float32.
     """
 
     def __init__(self, model: ActorCriticResTower) -> None:
@@ -79,7 +81,7 @@ class FusedNetwork:
         self._head_weight = np.zeros((HEAD_CHANNELS, 1, width), np.float32)
         self._head_bias = np.zeros(HEAD_CHANNELS, np.float32)
         self._boards = np.zeros((0, layers + 1, BOARD_SQUARES, width), np.uint16)
-        self._value_layers = [*model.value_hidden.parameters(), *model.value.parameters()]
+        self._hidden_weight = np.empty(model.value_hidden.weight.shape[::-1], np.float32)
         self._lesson: _Lesson | None = None
 
     @staticmethod
@@ -108,7 +110,8 @@ class FusedNetwork:
         planes = self._model.features.sparse(positions.numpy())
         rows, learns = len(positions), torch.is_grad_enabled()
         logits = torch.empty(moves.legal.shape)
-        squares = torch.empty(rows, VALUE_CHANNELS * 81)
+        squares = np.empty((rows, VALUE_CHANNELS * 81), np.float32)
+        hidden = self._model.value_hidden.bias.detach().repeat(rows, 1)
         boards = self._boards_for(rows) if learns else None
 
         def answer(part: slice, _: int) -> None:
@@ -128,26 +131,31 @@ class FusedNetwork:
                 if boards is None
                 else boards[part],
                 _array(logits)[part],
-                _array(squares)[part],
+                squares[part],
             )
+            add_product(squares[part], self._hidden_weight, _array(hidden)[part])
 
         in_threads(rows, answer)
         if boards is not None:
             logits.requires_grad_()
-            squares.requires_grad_()
-            self._lesson = _Lesson(planes, moves, boards, logits, squares)
-        hidden = functional.relu(self._model.value_hidden(squares))
-        return logits, torch.tanh(self._model.value(hidden).squeeze(1))
+            hidden.requires_grad_()
+            self._lesson = _Lesson(planes, moves, boards, logits, squares, hidden)
+        last = self._model.value
+        values = (functional.relu(hidden) * last.weight).sum(1) + last.bias
+        return logits, torch.tanh(values)
 
     def backward(self, loss: Tensor) -> None:
         """Set the gradients of the model's weights, in place where there are some."""
         lesson, self._lesson = self._lesson, None
         assert lesson is not None, "nothing was said to learn from"
-        by_logits, by_squares, *of_value = torch.autograd.grad(
-            loss, (lesson.logits, lesson.squares, *self._value_layers)
+        last = self._model.value
+        by_logits, by_hidden, of_last, of_last_bias = torch.autograd.grad(
+            loss, (lesson.logits, lesson.hidden, last.weight, last.bias)
         )
         rows, parts = len(by_logits), number_of_parts(len(by_logits))
+        hidden_weight = _array(self._model.value_hidden.weight)
         shapes = (
+            hidden_weight.shape,
             self._stem.shape,
             self._biases.shape[1:],
             (len(self._biases), 3, 3, self._biases.shape[1], self._biases.shape[1]),
@@ -158,6 +166,11 @@ class FusedNetwork:
         sums = [np.zeros((parts, *shape), np.float32) for shape in shapes]
 
         def add(part: slice, number: int) -> None:
+            of_hidden, *totals = (total[number] for total in sums)
+            slopes, squares = _array(by_hidden)[part], lesson.squares[part]
+            by_squares = np.zeros_like(squares)
+            add_product(slopes, hidden_weight, by_squares)
+            add_product(np.ascontiguousarray(slopes.T), squares, of_hidden)
             tower_backward(
                 lesson.planes.sets[part],
                 lesson.planes.even[part],
@@ -165,17 +178,21 @@ class FusedNetwork:
                 lesson.moves.counts[part],
                 lesson.moves.places,
                 lesson.boards[part],
-                _array(lesson.squares)[part],
+                squares,
                 self._back_weights,
                 self._back_heads,
                 _array(by_logits)[part],
-                _array(by_squares)[part],
-                *(total[number] for total in sums),
+                by_squares,
+                *totals,
             )
 
         in_threads(rows, add)
-        totals = [total.sum(0) if parts > 1 else total[0] for total in sums]
-        self._set_gradients(totals, of_value)
+        of_hidden, *totals = (total.sum(0) if parts > 1 else total[0] for total in sums)
+        self._set_gradients(totals)
+        _set(self._model.value_hidden.weight, torch.from_numpy(of_hidden))
+        _set(self._model.value_hidden.bias, by_hidden.sum(0))
+        _set(last.weight, of_last)
+        _set(last.bias, of_last_bias)
 
     def _read_weights(self) -> None:
         model = self._model
@@ -189,6 +206,7 @@ class FusedNetwork:
             weight = _channels_last(layer.weight).reshape(len(layer.weight), 9, -1)
             pack_convolution(weight, self._weights[number], self._back_weights[number])
             self._biases[number] = _array(layer.bias)
+        self._hidden_weight[:] = _array(model.value_hidden.weight).T
         start = 0
         for head in (model.policy, model.value_squares):
             behind = start + head.out_channels
@@ -203,7 +221,7 @@ class FusedNetwork:
             self._boards = np.zeros((rows, *self._boards.shape[1:]), np.uint16)
         return self._boards
 
-    def _set_gradients(self, totals: list[NDArray[np.float32]], of_value: list[Tensor]) -> None:
+    def _set_gradients(self, totals: list[NDArray[np.float32]]) -> None:
         of_stem, of_stem_bias, of_weights, of_biases, of_heads, of_head_bias = totals
         model, stem = self._model, self._model.stem
         by_channel = np.empty(
@@ -224,8 +242,6 @@ class FusedNetwork:
             _set(head.weight, of_head[:, :, None, None])
             _set(head.bias, torch.from_numpy(of_head_bias[start:behind]))
             start = behind
-        for parameter, gradient in zip(self._value_layers, of_value, strict=True):
-            _set(parameter, gradient)
 
 
 @cache
