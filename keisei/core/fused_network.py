@@ -224,9 +224,7 @@ class FusedNetwork:
     def _set_gradients(self, totals: list[NDArray[np.float32]]) -> None:
         of_stem, of_stem_bias, of_weights, of_biases, of_heads, of_head_bias = totals
         model, stem = self._model, self._model.stem
-        by_channel = np.empty(
-            (stem.out_channels, 3, 3, model.features.num_planes), np.float32
-        )
+        by_channel = np.empty((stem.out_channels, 3, 3, model.features.num_planes), np.float32)
         weights_by_channel(
             of_stem, model.features.square_planes, model.features.even_planes, by_channel
         )

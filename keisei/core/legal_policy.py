@@ -100,7 +100,9 @@ class _Gathered(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, legal: Tensor, counts: Tensor) -> Tensor:
         gathered = torch.empty(legal.shape, dtype=_widened(logits.dtype))
-        gather_legal(_rows(logits).numpy(), *_moves(legal, counts), _places(logits), gathered.numpy())
+        gather_legal(
+            _rows(logits).numpy(), *_moves(legal, counts), _places(logits), gathered.numpy()
+        )
         ctx.save_for_backward(logits, legal, counts)
         return gathered
 

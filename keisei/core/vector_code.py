@@ -489,9 +489,7 @@ def put_on_stem_board(typing: Any, slopes: Any, board: Any, of_bias: Any, width:
 
 
 @intrinsic(prefer_literal=True)
-def pair_boards(
-    typing: Any, one: Any, other: Any, boards: Any, margins: Any, width: Any
-) -> Any:
+def pair_boards(typing: Any, one: Any, other: Any, boards: Any, margins: Any, width: Any) -> Any:
     """Set boards uint32 [112, W] to two boards, the second in the upper halves.
 
     Without `margins`, a constant, boards are [81, W].
@@ -505,7 +503,9 @@ def pair_boards(
 
         def pair(rank: Any, _: Sequence[Any]) -> list[Any]:
             if with_margins:
-                both = [_moved(builder, at, rank, squares * channels * _HALF) for at in (one, other)]
+                both = [
+                    _moved(builder, at, rank, squares * channels * _HALF) for at in (one, other)
+                ]
             else:
                 both = [_rank_on_board(builder, at, rank, channels) for at in (one, other)]
             here = _moved(builder, boards, rank, squares * channels * _PAIR_BYTES)
@@ -630,9 +630,7 @@ def _loop_over_bits(
     builder.position_at_end(inside)
     after = body(builder.cttz(left, ir.IntType(1)(1)), values)
     fewer = builder.and_(left, builder.sub(left, _INT64(1)))
-    for phi, first, next_one in zip(
-        (left, *values), (bits, *before), (fewer, *after), strict=True
-    ):
+    for phi, first, next_one in zip((left, *values), (bits, *before), (fewer, *after), strict=True):
         phi.add_incoming(first, entry)
         phi.add_incoming(next_one, builder.block)
     builder.branch(asks)

@@ -190,7 +190,7 @@ class ScriptedAgent:
         action = PolicyOutputMapper.action_of(next(self._moves), int(positions[0, COLOUR]))
         return Choice(np.array([action]), np.zeros(1, np.float32), np.zeros(1, np.float32))
 
-    def ask(self, positions):
+    def ask(self, positions, *_):
         return Answer(torch.zeros(1), torch.zeros(len(positions)), self.version)
 
 

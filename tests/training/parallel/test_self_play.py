@@ -137,7 +137,7 @@ def test_what_was_asked_at_the_end_of_a_rollout_is_not_asked_again(monkeypatch):
     whole = collected(SelfPlay(config, agent, None, Group(0, 6)), 8)
     asked = []
     monkeypatch.setattr(
-        agent, "ask", lambda rows: asked.append(len(rows)) or PPOAgent.ask(agent, rows)
+        agent, "ask", lambda *seen: asked.append(len(seen[0])) or PPOAgent.ask(agent, *seen)
     )
     play = SelfPlay(config, agent, None, Group(0, 6))
     halves = [collected(play, 4) for _ in range(2)]

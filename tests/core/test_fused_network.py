@@ -1,0 +1,228 @@
+"""A small network by kernels of our own against the same network by torch, in float32."""
+
+import numpy as np
+import pytest
+import torch
+
+from keisei.config_schema import ModelConfig
+from keisei.core.fused_network import FusedNetwork, half_network
+from keisei.core.half_copy import HalfCopy
+from keisei.core.legal_policy import played_moves
+from keisei.core.res_tower import model_factory
+from keisei.core.tower_kernels import WIDTHS
+from keisei.core.vector_code import has_pair_products
+from tests.core.small import one_thread, played_games
+
+pytestmark = pytest.mark.skipif(
+    not has_pair_products(), reason="this processor has no products of pairs of bfloat16"
+)
+
+# Of what is computed, as lengths of vectors: bfloat16 has eight binary digits, and a dozen layers
+# round. The gradient of a policy is a small difference of what its moves say.
+OF_ANSWERS, OF_GRADIENTS = 2e-2, 0.15
+
+
+@pytest.fixture(autouse=True, scope="module")
+def thread():
+    with one_thread():
+        yield
+
+
+@pytest.fixture(scope="module")
+def games():
+    return played_games(count=67, plies=70)
+
+
+@pytest.fixture(scope="module")
+def positions(games):
+    return torch.from_numpy(games.positions.copy())
+
+
+@pytest.fixture(scope="module")
+def moves(games):
+    """[B, L] legal moves, [B] how many, [B] one of them each."""
+    width = int(games.legal_counts.max())
+    legal = torch.from_numpy(games.legal[:, :width].view(np.int16).copy())
+    counts = torch.from_numpy(games.legal_counts.astype(np.int64))
+    played = legal.gather(1, (counts // 2).unsqueeze(1)).squeeze(1).long()
+    return legal, counts, played
+
+
+def model_of(width=16, depth=2, features="attack", **settings):
+    torch.manual_seed(4)
+    config = ModelConfig(width=width, depth=depth, features=features, value_width=8, **settings)
+    model = model_factory(config)
+    with torch.no_grad():
+        for parameter in model.parameters():  # none stays at zero, as some begin
+            scale = 1.4 / parameter[0].numel() ** 0.5 if parameter.dim() > 1 else 0.2
+            parameter.copy_(scale * torch.randn_like(parameter))
+    return model
+
+
+def distance(one, other):
+    return float((one - other).norm() / other.norm())
+
+
+def loss_of(logits, values, moves):
+    """With another slope for every position."""
+    played = played_moves(logits, *moves)
+    weights = torch.linspace(-1, 2, len(values))
+    return ((played.log_probs + 0.3 * played.entropies + values) * weights).mean()
+
+
+def gradients_of(model):
+    return [parameter.grad.clone() for parameter in model.parameters()]
+
+
+def by_torch(model, positions, moves):
+    model.zero_grad()
+    loss_of(*model.planes_and_values(positions), moves).backward()
+    return gradients_of(model)
+
+
+def by_kernels(network, model, positions, moves):
+    model.zero_grad()
+    network.backward(loss_of(*network.of_moves(positions, *moves[:2]), moves))
+    return gradients_of(model)
+
+
+@pytest.mark.parametrize("features", ["core46", "attack"])
+@pytest.mark.parametrize("depth", [0, 1, 3])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_it_says_what_the_model_says(width, depth, features, positions):
+    model = model_of(width, depth, features)
+    with torch.no_grad():
+        logits, values = FusedNetwork(model)(positions)
+        expected_logits, expected_values = model(positions)
+    assert logits.dtype == values.dtype == torch.float32
+    assert distance(logits, expected_logits) < OF_ANSWERS
+    assert distance(values, expected_values) < OF_ANSWERS
+    assert expected_values.std() > 0.01
+
+
+@pytest.mark.parametrize("depth", [0, 2])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_its_gradients_are_those_of_the_model(width, depth, positions, moves):
+    model = model_of(width, depth)
+    found = by_kernels(FusedNetwork(model), model, positions, moves)
+    expected = by_torch(model, positions, moves)
+    names = [name for name, _ in model.named_parameters()]
+    for name, ours, theirs in zip(names, found, expected, strict=True):
+        assert distance(ours, theirs) < OF_GRADIENTS, name
+
+
+@pytest.mark.parametrize("first_rows", [1, 2, 33])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_gradients_of_positions_add_up_however_many_come_together(
+    width, first_rows, positions, moves
+):
+    model = model_of(width)
+    network = FusedNetwork(model)
+    weights = torch.linspace(-1, 2, len(positions))
+
+    def summed(rows):
+        some = [tensor[rows] for tensor in moves]
+        logits, values = network.of_moves(positions[rows], *some[:2])
+        played = played_moves(logits, *some)
+        network.backward(((played.log_probs + values) * weights[rows]).sum())
+        return gradients_of(model)
+
+    parts = summed(slice(first_rows)), summed(slice(first_rows, None))
+    for whole, one, other in zip(summed(slice(None)), *parts, strict=True):
+        assert distance(one + other, whole) < 1e-4
+
+
+def test_gradients_go_where_some_are(positions, moves):
+    model = model_of()
+    network = FusedNetwork(model)
+    by_kernels(network, model, positions, moves)
+    before = [parameter.grad for parameter in model.parameters()]
+    network.backward(2 * loss_of(*network.of_moves(positions, *moves[:2]), moves))
+    assert all(p.grad is old for p, old in zip(model.parameters(), before, strict=True))
+
+
+def test_what_it_says_of_a_position_does_not_depend_on_the_others(positions, moves):
+    network = FusedNetwork(model_of())
+    legal, counts, _ = moves
+    with torch.no_grad():
+        logits, values = network.of_moves(positions, legal, counts)
+        for first, count in ((0, 1), (5, 3), (30, 37)):
+            rows = slice(first, first + count)
+            some_logits, some_values = network.of_moves(positions[rows], legal[rows], counts[rows])
+            assert torch.equal(some_values, values[rows])
+            for row in range(count):
+                seen = slice(int(counts[first + row]))
+                assert torch.equal(some_logits[row, seen], logits[first + row, seen])
+
+
+def test_threads_change_no_answer_and_no_more_than_the_last_bits_of_gradients(positions, moves):
+    model = model_of()
+    network = FusedNetwork(model)
+    alone = (
+        network.of_moves(positions, *moves[:2])[1].detach(),
+        by_kernels(network, model, positions, moves),
+    )
+    torch.set_num_threads(2)
+    try:
+        shared = (
+            network.of_moves(positions, *moves[:2])[1].detach(),
+            by_kernels(network, model, positions, moves),
+        )
+    finally:
+        torch.set_num_threads(1)
+    assert torch.equal(alone[0], shared[0])
+    for one, other in zip(alone[1], shared[1], strict=True):
+        assert distance(one, other) < 1e-5
+
+
+def test_moves_have_the_logits_that_all_of_them_have(positions, moves):
+    network = FusedNetwork(model_of())
+    legal, counts, _ = moves
+    with torch.no_grad():
+        few, values = network.of_moves(positions, legal, counts)
+        every, same_values = network(positions)
+    assert torch.equal(values, same_values)
+    weights = [played_moves(logits, *moves) for logits in (few, every)]
+    assert torch.equal(weights[0].log_probs, weights[1].log_probs)
+    assert torch.equal(weights[0].entropies, weights[1].entropies)
+
+
+def test_it_sees_weights_that_have_changed(positions):
+    model = model_of()
+    network = FusedNetwork(model)
+    with torch.no_grad():
+        before = network(positions)[0]
+        for parameter in model.parameters():
+            parameter.mul_(1.5)
+        assert distance(network(positions)[0], model(positions)[0]) < OF_ANSWERS
+    assert not torch.equal(network(positions)[0].detach(), before)
+
+
+def test_a_weight_that_is_no_number_is_seen(positions):
+    model = model_of()
+    with torch.no_grad():
+        model.blocks[0].second.weight[0, 0, 1, 1] = float("nan")
+        logits, values = FusedNetwork(model)(positions)
+    assert logits.isnan().any()
+    assert values.isnan().any()
+
+
+@pytest.mark.parametrize(
+    "settings", [{"width": 24}, {"squeeze_excitation": True}], ids=["width", "squeeze excitation"]
+)
+def test_other_networks_are_left_to_torch(settings):
+    assert isinstance(half_network(model_of(**settings)), HalfCopy)
+    assert isinstance(half_network(model_of()), FusedNetwork)
+
+
+def test_a_processor_without_such_products_leaves_all_to_torch(monkeypatch):
+    monkeypatch.setattr("keisei.core.fused_network.has_pair_products", lambda: False)
+    assert isinstance(half_network(model_of()), HalfCopy)
+
+
+def test_there_is_nothing_to_learn_from_twice(positions, moves):
+    network = FusedNetwork(model_of())
+    loss = loss_of(*network.of_moves(positions, *moves[:2]), moves)
+    network.backward(loss)
+    with pytest.raises(AssertionError):
+        network.backward(loss)
