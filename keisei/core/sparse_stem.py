@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -12,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from keisei.core.row_threads import in_threads, number_of_parts
 from keisei.core.stem_kernels import (
     stem_backward,
     stem_forward,
@@ -22,7 +20,6 @@ from keisei.shogi.features import FeatureSet, SparsePlanes, kernels_can_read
 
 _BITS = {torch.bfloat16: torch.uint16, torch.float32: torch.float32}
 """What the kernels compute in, and as what they see it."""
-_ROWS_A_THREAD = 32
 
 
 def is_sparse_stem_for(positions: Tensor, arithmetic: torch.dtype) -> bool:
@@ -59,7 +56,7 @@ class _Stem(torch.autograd.Function):
         def answer(rows: slice, _: int) -> None:
             stem_forward(planes.sets[rows], planes.even[rows], by_plane, bias_bits, seen[rows])
 
-        _in_threads(len(seen), answer)
+        in_threads(len(seen), answer)
         ctx.features, ctx.planes = features, planes
         ctx.save_for_backward(answers, weight)
         return answers.view(-1, 9, 9, len(bias)).permute(0, 3, 1, 2)
@@ -69,7 +66,7 @@ class _Stem(torch.autograd.Function):
         features, planes = ctx.features, ctx.planes
         answers, weight = ctx.saved_tensors
         seen, told = _bits(answers), _bits(_channels_last(gradients[0]).view(answers.shape))
-        parts = _parts(len(seen))
+        parts = number_of_parts(len(seen))
         of_weights = np.zeros((parts, features.num_planes, 9 * len(weight)), np.float32)
         of_bias = np.zeros((parts, len(weight)), np.float32)
 
@@ -83,7 +80,7 @@ class _Stem(torch.autograd.Function):
                 of_bias[part],
             )
 
-        _in_threads(len(seen), add)
+        in_threads(len(seen), add)
         gradient = torch.empty_like(_channels_last(weight))
         weights_by_channel(
             of_weights.sum(0) if parts > 1 else of_weights[0],
@@ -107,23 +104,3 @@ def _channels_last(tensor: Tensor) -> Tensor:
 def _bits(tensor: Tensor) -> NDArray[Any]:
     bits: NDArray[Any] = tensor.detach().view(_BITS[tensor.dtype]).numpy()
     return bits
-
-
-def _parts(rows: int) -> int:
-    return max(1, min(torch.get_num_threads(), rows // _ROWS_A_THREAD))
-
-
-def _in_threads(rows: int, work: Callable[[slice, int], None]) -> None:
-    """Do `work` for some rows and the number of that part, by as many threads as torch has."""
-    parts = _parts(rows)
-    borders = [part * rows // parts for part in range(parts + 1)]
-    slices = [slice(borders[part], borders[part + 1]) for part in range(parts)]
-    if parts == 1:
-        work(slices[0], 0)
-    else:
-        list(_threads(parts).map(work, slices, range(parts)))
-
-
-@cache
-def _threads(count: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(count, "stem")

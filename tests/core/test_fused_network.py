@@ -8,9 +8,8 @@ from keisei.config_schema import ModelConfig
 from keisei.core.fused_network import FusedNetwork, half_network
 from keisei.core.half_copy import HalfCopy
 from keisei.core.legal_policy import played_moves
+from keisei.core.llvm_code import has_pair_products
 from keisei.core.res_tower import model_factory
-from keisei.core.tower_kernels import WIDTHS
-from keisei.core.vector_code import has_pair_products
 from tests.core.small import one_thread, played_games
 
 pytestmark = pytest.mark.skipif(
@@ -88,9 +87,8 @@ def by_kernels(network, model, positions, moves):
 
 @pytest.mark.parametrize("features", ["core46", "attack"])
 @pytest.mark.parametrize("depth", [0, 1, 3])
-@pytest.mark.parametrize("width", WIDTHS)
-def test_it_says_what_the_model_says(width, depth, features, positions):
-    model = model_of(width, depth, features)
+def test_it_says_what_the_model_says(depth, features, positions):
+    model = model_of(depth=depth, features=features)
     with torch.no_grad():
         logits, values = FusedNetwork(model)(positions)
         expected_logits, expected_values = model(positions)
@@ -101,9 +99,8 @@ def test_it_says_what_the_model_says(width, depth, features, positions):
 
 
 @pytest.mark.parametrize("depth", [0, 2])
-@pytest.mark.parametrize("width", WIDTHS)
-def test_its_gradients_are_those_of_the_model(width, depth, positions, moves):
-    model = model_of(width, depth)
+def test_its_gradients_are_those_of_the_model(depth, positions, moves):
+    model = model_of(depth=depth)
     found = by_kernels(FusedNetwork(model), model, positions, moves)
     expected = by_torch(model, positions, moves)
     names = [name for name, _ in model.named_parameters()]
@@ -112,11 +109,8 @@ def test_its_gradients_are_those_of_the_model(width, depth, positions, moves):
 
 
 @pytest.mark.parametrize("first_rows", [1, 2, 33])
-@pytest.mark.parametrize("width", WIDTHS)
-def test_gradients_of_positions_add_up_however_many_come_together(
-    width, first_rows, positions, moves
-):
-    model = model_of(width)
+def test_gradients_of_positions_add_up_however_many_come_together(first_rows, positions, moves):
+    model = model_of()
     network = FusedNetwork(model)
     weights = torch.linspace(-1, 2, len(positions))
 
