@@ -68,6 +68,12 @@ class FusedNetwork:
         self._weights = PackedWeights(model)
         self._boards = np.zeros((0, *self._board_shape()), np.uint16)
         self._lesson: _Lesson | None = None
+        self.threads: int | None = None
+        """None: as many as torch has."""
+
+    @property
+    def _threads(self) -> int:
+        return torch.get_num_threads() if self.threads is None else self.threads
 
     @staticmethod
     def is_for(model: ActorCriticResTower) -> bool:
@@ -119,7 +125,7 @@ class FusedNetwork:
             )
             add_product(squares[part], weights.hidden, hidden.numpy()[part])
 
-        in_threads(rows, answer)
+        in_threads(rows, self._threads, answer)
         told = torch.from_numpy(logits)
         if boards is not None:
             told.requires_grad_()
@@ -136,7 +142,7 @@ class FusedNetwork:
         by_logits, by_hidden, of_last, of_last_bias = torch.autograd.grad(
             loss, (lesson.logits, lesson.hidden, last.weight, last.bias)
         )
-        gradients = weights.gradients(number_of_parts(len(by_logits)))
+        gradients = weights.gradients(number_of_parts(len(by_logits), self._threads))
 
         def add(part: slice, number: int) -> None:
             of_hidden, *of_others = (sums[number] for sums in gradients)
@@ -159,7 +165,7 @@ class FusedNetwork:
                 *of_others,
             )
 
-        in_threads(len(by_logits), add)
+        in_threads(len(by_logits), self._threads, add)
         weights.give_back(gradients.summed())
         set_gradient(self._model.value_hidden.bias, by_hidden.sum(0))
         set_gradient(last.weight, of_last)

@@ -56,7 +56,7 @@ class _Stem(torch.autograd.Function):
         def answer(rows: slice, _: int) -> None:
             stem_forward(planes.sets[rows], planes.even[rows], by_plane, bias_bits, seen[rows])
 
-        in_threads(len(seen), answer)
+        in_threads(len(seen), torch.get_num_threads(), answer)
         ctx.features, ctx.planes = features, planes
         ctx.save_for_backward(answers, weight)
         return answers.view(-1, 9, 9, len(bias)).permute(0, 3, 1, 2)
@@ -66,7 +66,7 @@ class _Stem(torch.autograd.Function):
         features, planes = ctx.features, ctx.planes
         answers, weight = ctx.saved_tensors
         seen, told = _bits(answers), _bits(_channels_last(gradients[0]).view(answers.shape))
-        parts = number_of_parts(len(seen))
+        parts = number_of_parts(len(seen), torch.get_num_threads())
         of_weights = np.zeros((parts, features.num_planes, 9 * len(weight)), np.float32)
         of_bias = np.zeros((parts, len(weight)), np.float32)
 
@@ -80,7 +80,7 @@ class _Stem(torch.autograd.Function):
                 of_bias[part],
             )
 
-        in_threads(len(seen), add)
+        in_threads(len(seen), torch.get_num_threads(), add)
         gradient = torch.empty_like(_channels_last(weight))
         weights_by_channel(
             of_weights.sum(0) if parts > 1 else of_weights[0],

@@ -118,7 +118,7 @@ class Trainer:
         else:
             self.collector = self._parallel_collector()
         # After the games: Numba's first parallel loop resets the number of OpenMP's threads.
-        torch.set_num_threads(self._threads if counts is None else 1)
+        self.agent.use_threads(self._threads if counts is None else 1)
         self.buffer = self._make_buffer(helpers=not debug_serial)
         self.updates = 0
         self.steps = 0

@@ -156,14 +156,11 @@ def test_threads_change_no_answer_and_no_more_than_the_last_bits_of_gradients(po
         network.of_moves(positions, *moves[:2])[1].detach(),
         by_kernels(network, model, positions, moves),
     )
-    torch.set_num_threads(2)
-    try:
-        shared = (
-            network.of_moves(positions, *moves[:2])[1].detach(),
-            by_kernels(network, model, positions, moves),
-        )
-    finally:
-        torch.set_num_threads(1)
+    network.threads = 2
+    shared = (
+        network.of_moves(positions, *moves[:2])[1].detach(),
+        by_kernels(network, model, positions, moves),
+    )
     assert torch.equal(alone[0], shared[0])
     for one, other in zip(alone[1], shared[1], strict=True):
         assert distance(one, other) < 1e-5
