@@ -2,7 +2,11 @@
 
 import numpy as np
 import pytest
+import torch
 
+from keisei.config_schema import ModelConfig, PPOConfig
+from keisei.core.llvm_code import has_pair_products
+from keisei.core.ppo_agent import PPOAgent
 from keisei.shogi.vector_shogi import VectorShogi
 from tests.core.reference import softmax_over_legal
 from tests.core.single_step_rollouts import choose, logits_of, probabilities_of, rollout, weights
@@ -78,3 +82,20 @@ class TestChoosing:
         before = weights(copy)
         agent.update(rollout(agent), 0.0)
         assert weights(copy) == before != weights(agent)
+
+
+def test_kernels_of_a_network_leave_torch_one_thread():
+    before = torch.get_num_threads()
+    config = ModelConfig(depth=1, width=16)
+    try:
+        for mixed_precision in (False, True):
+            agent = PPOAgent(config, PPOConfig(), mixed_precision=mixed_precision)
+            agent.use_threads(2)
+            kernels = mixed_precision and has_pair_products()
+            assert torch.get_num_threads() == (1 if kernels else 2)
+            games = played_games(70)
+            choice = agent.select_actions(games.positions, games.legal, games.legal_counts, None)
+            for row, action in enumerate(choice.actions):
+                assert action in games.legal[row, : games.legal_counts[row]]
+    finally:
+        torch.set_num_threads(before)
