@@ -22,6 +22,7 @@ from keisei.core.llvm_code import (
     INT32,
     INT64,
     LANES,
+    NOTHING,
     PAIR,
     PAIRS,
     add_pair_products,
@@ -135,28 +136,26 @@ def convolve_back(
     adds_past, keeps_past = constant(adds), constant(keeps)
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        slopes, weights, past = (
-            data_of(context, builder, signature, arguments, n) for n in range(3)
+        slopes, weights, past, after, cut = (
+            data_of(context, builder, signature, arguments, n) for n in (0, 1, 2, 5, 6)
         )
-        after, cut = (data_of(context, builder, signature, arguments, n) for n in (5, 6))
 
         def begin(ranks: Any, block: Any) -> list[Any]:
             here = _part_of_squares(builder, past, ranks, block, out_width)
             if adds_past:
                 return [load(builder, here, at, FLOATS) for at in _square_places(out_width)]
-            return [ir.Constant(FLOATS, [0.0] * LANES) for _ in _SQUARES]
+            return [NOTHING for _ in _SQUARES]
 
         def finish(ranks: Any, block: Any, totals: Sequence[Any]) -> None:
             there = _part_of_board(builder, after, ranks, block, out_width)
             here = _part_of_board(builder, cut, ranks, block, out_width)
             kept = _part_of_squares(builder, past, ranks, block, out_width)
-            nothing = ir.Constant(FLOATS, [0.0] * LANES)
             for place, square, total in zip(
                 _board_places(out_width), _square_places(out_width), totals, strict=True
             ):
                 said = load_widened(builder, there, place)
-                passes = builder.fcmp_unordered("!=", said, nothing)
-                slope = builder.select(passes, total, nothing)
+                passes = builder.fcmp_unordered("!=", said, NOTHING)
+                slope = builder.select(passes, total, NOTHING)
                 store_narrowed(builder, here, place, slope)
                 if keeps_past:
                     store(builder, kept, square, slope)

@@ -12,7 +12,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 from llvmlite import ir
-from numba import types
+from numba import config, types
 from numba.core import cgutils
 
 LANES = 16
@@ -45,9 +45,13 @@ NOTHING = ir.Constant(FLOATS, [0.0] * LANES)
 
 
 def has_pair_products() -> bool:
-    """Whether this processor adds up products of bfloat16, 32 in an instruction."""
+    """Whether this processor adds up products of bfloat16, 32 in an instruction.
+
+    No if Numba was told (`NUMBA_CPU_NAME`, ...) to compile for another one, or not at all.
+    """
+    compiles_for_it = not (config.DISABLE_JIT or config.CPU_NAME or config.CPU_FEATURES)
     features = llvm.get_host_cpu_features()
-    return bool(features.get("avx512bf16")) and bool(features.get("avx512f"))
+    return compiles_for_it and bool(features.get("avx512bf16") and features.get("avx512f"))
 
 
 def constant(literal: Any) -> int:
@@ -145,8 +149,7 @@ def loop_over_bits(
 
 def rectified(builder: Any, value: Any) -> Any:
     """What is no number stays none."""
-    nothing = ir.Constant(FLOATS, [0.0] * LANES)
-    return builder.select(builder.fcmp_ordered("<=", value, nothing), nothing, value)
+    return builder.select(builder.fcmp_ordered("<=", value, NOTHING), NOTHING, value)
 
 
 def load_widened(builder: Any, address: Any, offset: int) -> Any:

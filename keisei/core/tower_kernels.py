@@ -40,7 +40,6 @@ HEAD_CHANNELS = 32
 VALUE_CHANNELS = 4
 _ZERO = np.float32(0)
 _NO_BITS = np.uint16(0)
-_HALF_BITS = np.uint32(16)
 
 
 @kernel(entry=True)

@@ -211,6 +211,11 @@ def test_a_processor_without_such_products_leaves_all_to_torch(monkeypatch):
     assert isinstance(half_network(model_of()), HalfCopy)
 
 
+def test_code_for_another_processor_leaves_all_to_torch(monkeypatch):
+    monkeypatch.setattr("numba.config.CPU_NAME", "generic")
+    assert isinstance(half_network(model_of()), HalfCopy)
+
+
 def test_there_is_nothing_to_learn_from_twice(positions, moves):
     network = FusedNetwork(model_of())
     loss = loss_of(*network.of_moves(positions, *moves[:2]), moves)
