@@ -30,7 +30,7 @@ class ModelConfig(Section):
     squeeze_excitation: bool = Field(
         False, description="Scale each block's channels by a summary of the whole board."
     )
-    features: Literal["core46", "attack"] = Field(
+    features: Literal["core46", "attack", "tactics"] = Field(
         "core46", description="What the network sees of a position."
     )
     value_width: int = Field(64, ge=1, le=4096, description="Hidden units of the value head.")

@@ -14,6 +14,7 @@ import numpy as np
 from keisei.compiled.kernels import kernel
 from keisei.core.float_bits import narrowed, widened
 from keisei.shogi.bitboard import lowest_bit
+from keisei.shogi.plane_kernel import WORD_BITS
 
 _SIDE = 11
 
@@ -52,13 +53,27 @@ def _plane(index, square_planes, even_planes):
     return even_planes[index - len(square_planes)]
 
 
+@kernel
+def _list_planes(words, listed):
+    """Set the numbers of the planes that have a bit in words [W]; how many."""
+    count = 0
+    for word in range(len(words)):
+        bits = words[word]
+        while bits:
+            listed[count] = WORD_BITS * word + lowest_bit(bits)
+            bits &= bits - 1
+            count += 1
+    return count
+
+
 @kernel(entry=True)
 def stem_forward(sets, even, weights, bias, answers):
-    """Set answers [B, 81, W] from sets [B, 81], even planes [B, E], weights by plane and bias."""
+    """Set answers [B, 81, W] from sets [B, 81, W], even planes [B, E], weights by plane and bias."""
     width = len(bias)
     squares = len(weights) - even.shape[1]
     of_no_bits, around = np.empty(9 * width, np.float32), np.empty(9 * width, np.float32)
     board = np.empty((_SIDE, _SIDE * width), np.float32)
+    listed = np.empty(WORD_BITS * sets.shape[2], np.int64)
     for row in range(len(sets)):
         of_no_bits[:] = 0
         for index in range(even.shape[1]):
@@ -71,29 +86,20 @@ def stem_forward(sets, even, weights, bias, answers):
                 for channel in range(width):
                     board[rank, file * width + channel] = widened(bias[channel])
         for square in range(81):
-            # Two planes at a time, in the order of the bits: each pass loads and stores the sum,
-            # and half as many passes make this 1.2 to 1.5 times as fast.
-            bits = sets[row, square]
-            if bits:
-                plane = lowest_bit(bits)
-                bits &= bits - 1
+            # Two planes at a time: each pass loads and stores the sum, and half as many passes make
+            # this 1.2 to 1.5 times as fast.
+            count = _list_planes(sets[row, square], listed)
+            if count % 2:
                 for number in range(9 * width):
-                    around[number] = of_no_bits[number] + weights[plane, number]
+                    around[number] = of_no_bits[number] + weights[listed[0], number]
             else:
                 for number in range(9 * width):
                     around[number] = of_no_bits[number]
-            while bits:
-                plane = lowest_bit(bits)
-                bits &= bits - 1
-                if bits:
-                    other = lowest_bit(bits)
-                    bits &= bits - 1
-                    for number in range(9 * width):
-                        total = around[number] + weights[plane, number]
-                        around[number] = total + weights[other, number]
-                else:
-                    for number in range(9 * width):
-                        around[number] += weights[plane, number]
+            for index in range(count % 2, count, 2):
+                plane, other = listed[index], listed[index + 1]
+                for number in range(9 * width):
+                    total = around[number] + weights[plane, number]
+                    around[number] = total + weights[other, number]
             rank, first = square // 9, (square % 9) * width
             for neighbour in range(3):
                 for number in range(3 * width):
@@ -115,6 +121,7 @@ def stem_backward(sets, even, answers, gradients, of_weights, of_bias):
     squares = len(of_weights) - even.shape[1]
     around, of_all = np.empty(9 * width, np.float32), np.empty(9 * width, np.float32)
     board = np.zeros((_SIDE, _SIDE * width), np.float32)
+    listed = np.empty(WORD_BITS * sets.shape[2], np.int64)
     for row in range(len(sets)):
         for square in range(81):
             rank, first = square // 9 + 1, (square % 9 + 1) * width
@@ -134,10 +141,8 @@ def stem_backward(sets, even, answers, gradients, of_weights, of_bias):
                     ]
             for number in range(9 * width):
                 of_all[number] += around[number]
-            bits = sets[row, square]
-            while bits:
-                plane = lowest_bit(bits)
-                bits &= bits - 1
+            for index in range(_list_planes(sets[row, square], listed)):
+                plane = listed[index]
                 for number in range(9 * width):
                     of_weights[plane, number] += around[number]
         for index in range(even.shape[1]):

@@ -33,6 +33,7 @@ from keisei.core.stem_code import (
     rectify_stem,
     spread_over_planes,
 )
+from keisei.shogi.plane_kernel import WORD_BITS
 from keisei.shogi.policy_output_mapper import NUM_PLANES
 
 WIDTH = LANES
@@ -211,16 +212,25 @@ def _spread_evenly(even, of_all, of_stem):
 
 @kernel
 def _add_square_planes(sets, stem, of_no_bits, board):
+    nothing = np.zeros_like(of_no_bits)
     for square in range(81):
         first = (square // 9 * STEM_SIDE + square % 9) * WIDTH
-        add_planes(sets[square], stem, of_no_bits, board, first)
+        add_planes(sets[square, 0], stem, of_no_bits, board, first)
+        for word in range(1, sets.shape[1]):
+            if sets[square, word]:
+                add_planes(sets[square, word], stem[WORD_BITS * word :], nothing, board, first)
 
 
 @kernel
 def _spread(sets, board, of_stem, of_all):
+    twice = np.empty_like(of_all)  # what later words add to `of_all` once more
     for square in range(81):
         first = (square // 9 * STEM_SIDE + square % 9) * WIDTH
-        spread_over_planes(sets[square], board, first, of_stem, of_all)
+        spread_over_planes(sets[square, 0], board, first, of_stem, of_all)
+        for word in range(1, sets.shape[1]):
+            bits = sets[square, word]
+            if bits:
+                spread_over_planes(bits, board, first, of_stem[WORD_BITS * word :], twice)
 
 
 @kernel

@@ -21,7 +21,13 @@ from keisei.shogi.attacks import SLIDE_DIRECTIONS, STEP_DIRECTIONS
 from keisei.shogi.batch import COLOUR, IN_CHECK, OWN_HAND, PLY_HIGH, PLY_LOW, REPETITIONS
 from keisei.shogi.bitboard import DIRECTION_STEPS
 from keisei.shogi.pieces import PIECES_IN_A_SET
-from keisei.shogi.plane_kernel import write_even_planes, write_planes, write_square_sets
+from keisei.shogi.plane_kernel import (
+    WORD_BITS,
+    write_even_planes,
+    write_planes,
+    write_square_sets,
+)
+from keisei.shogi.tactics_kernel import TACTICS_BITS
 
 NUM_PIECES = 14
 HAND_SIZES = PIECES_IN_A_SET[1:8]
@@ -47,6 +53,7 @@ THEIR_ATTACKER_LEVELS = OWN_ATTACKER_LEVELS + len(ATTACKER_LEVELS)
 OWN_UNARY_HAND = THEIR_ATTACKER_LEVELS + len(ATTACKER_LEVELS)
 THEIR_UNARY_HAND = OWN_UNARY_HAND + sum(UNARY_SIZES)
 ATTACK_PLANES = THEIR_UNARY_HAND + sum(UNARY_SIZES)
+TACTICS_PLANES = ATTACK_PLANES + TACTICS_BITS
 
 # The ways a square looks for its attackers: one step in each direction, then along the rays, which
 # are the directions without the knights' jumps.
@@ -73,7 +80,7 @@ class SparsePlanes(NamedTuple):
     """The planes of B positions, most of which are 0: see `plane_kernel`."""
 
     sets: NDArray[np.int64]
-    """[B, 81]: bit n says whether the n-th of `square_planes` is 1 on a square."""
+    """[B, 81, W]: bit n of word w says whether `square_planes`[62 w + n] is 1 on a square."""
     even: NDArray[np.float32]
     """[B, E]: what `even_planes` say."""
 
@@ -89,12 +96,18 @@ class FeatureSet:
     """The planes that say something of each square, 0 or 1."""
     even_planes: NDArray[np.int64]
     """Those that are alike on all squares."""
+    depth: int = 0
+
+    @property
+    def words(self) -> int:
+        """How many words hold the bits of a square."""
+        return -(-len(self.square_planes) // WORD_BITS)
 
     def sparse(self, positions: NDArray[np.int8]) -> SparsePlanes:
         """The planes of positions [B, 100] as sets of bits, in microseconds."""
-        sets = np.empty((len(positions), 81), np.int64)
+        sets = np.empty((len(positions), 81, self.words), np.int64)
         even = np.empty((len(positions), len(self.even_planes)), np.float32)
-        write_square_sets(positions, len(self.square_planes) > 2 * NUM_PIECES, sets)
+        write_square_sets(positions, self.depth, sets)
         write_even_planes(positions, _SCALES, *_UNARY, even)
         return SparsePlanes(sets, even)
 
@@ -114,6 +127,11 @@ def expand_core46(positions: Tensor, *, dtype: torch.dtype = torch.float32) -> T
 def expand_attack(positions: Tensor, *, dtype: torch.dtype = torch.float32) -> Tensor:
     """core46, what each kind attacks, how many attack a square, unary hands: [B, 136, 9, 9]."""
     return _expanded(positions, ATTACK, dtype)
+
+
+def expand_tactics(positions: Tensor, *, dtype: torch.dtype = torch.float32) -> Tensor:
+    """attack, and what is about to happen on each square: [B, 176, 9, 9]."""
+    return _expanded(positions, TACTICS, dtype)
 
 
 def _expanded(positions: Tensor, features: FeatureSet, dtype: torch.dtype) -> Tensor:
@@ -168,8 +186,17 @@ ATTACK = FeatureSet(
     expand_attack,
     np.r_[:OWN_HAND_COUNTS, OWN_ATTACKS:OWN_UNARY_HAND],
     np.r_[OWN_HAND_COUNTS:CORE46_PLANES, OWN_UNARY_HAND:ATTACK_PLANES],
+    1,
 )
-FEATURE_SETS = {features.name: features for features in (CORE46, ATTACK)}
+TACTICS = FeatureSet(
+    "tactics",
+    TACTICS_PLANES,
+    expand_tactics,
+    np.r_[ATTACK.square_planes, ATTACK_PLANES:TACTICS_PLANES],
+    ATTACK.even_planes,
+    2,
+)
+FEATURE_SETS = {features.name: features for features in (CORE46, ATTACK, TACTICS)}
 
 
 def _pieces(positions: Tensor) -> Tensor:

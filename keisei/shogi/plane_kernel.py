@@ -12,11 +12,14 @@ from keisei.compiled.kernels import kernel
 from keisei.shogi.attacks import piece_attacks
 from keisei.shogi.batch import COLOUR, IN_CHECK, OWN_HAND, PLY_HIGH, PLY_LOW, REPETITIONS
 from keisei.shogi.bitboard import LOW_SQUARES, lowest_bit
+from keisei.shogi.tactics_kernel import write_tactics
 
 _KINDS = np.int64(14)
 _ATTACKS = 2 * _KINDS
 _LEVELS = 2 * _ATTACKS
 _MOST_COUNTED = np.int64(3)
+WORD_BITS = 62
+"""So many planes have their bits in a word."""
 
 
 @kernel(entry=True)
@@ -44,14 +47,14 @@ def write_even_planes(positions, scales, unary_slots, unary_levels, values):
 
 
 @kernel(entry=True)
-def write_square_sets(positions, with_attacks, sets):
-    """Set the bits [B, 81] int64 of the other planes.
+def write_square_sets(positions, depth, sets):
+    """Set the bits [B, 81, W] int64 of the other planes.
 
-    14 own pieces and 14 of the opponent; with attacks what each of these kinds attacks, and what at
-    least 1, 2 and 3 pieces of either side attack.
+    14 own pieces and 14 of the opponent; with a depth of 1 or more what each of these kinds attacks,
+    and what at least 1, 2 and 3 pieces of either side attack; with 2 the word of `tactics_kernel`.
     """
     for row in range(len(positions)):
-        position, on_squares = positions[row], sets[row]
+        position, on_squares = positions[row], sets[row, :, 0]
         for square in range(81):
             piece = np.int64(position[square])
             on_squares[square] = 0
@@ -59,18 +62,21 @@ def write_square_sets(positions, with_attacks, sets):
                 on_squares[square] = 1 << (piece - 1)
             elif piece < 0:
                 on_squares[square] = 1 << (_KINDS - piece - 1)
-        if with_attacks:
-            _add_attacks(position, False, on_squares)
-            _add_attacks(position, True, on_squares)
+        if depth >= 1:
+            occupied, turned_occupied = _occupied(position, False), _occupied(position, True)
+            _add_attacks(position, False, occupied, on_squares)
+            _add_attacks(position, True, turned_occupied, on_squares)
+            if depth >= 2:
+                write_tactics(position, on_squares, occupied, turned_occupied, sets[row, :, 1])
 
 
 @kernel
-def _add_attacks(position, turned, on_squares):
+def _add_attacks(position, turned, occupied, on_squares):
     """Add what one side attacks; `turned`: the opponent's."""
     sign, first, first_level = np.int64(1), _ATTACKS, _LEVELS
     if turned:
         sign, first, first_level = np.int64(-1), _ATTACKS + _KINDS, _LEVELS + _MOST_COUNTED
-    occupied_low, occupied_high = _occupied(position, turned)
+    occupied_low, occupied_high = occupied
     for square in range(81):
         piece = sign * position[80 - square if turned else square]
         if piece > 0:
@@ -119,7 +125,9 @@ def write_planes(sets, even, square_planes, even_planes, one, planes):
         for square in range(81):
             for plane in range(len(of_no_bits)):
                 planes[row, square, plane] = of_no_bits[plane]
-            bits = sets[row, square]
-            while bits:
-                planes[row, square, square_planes[lowest_bit(bits)]] = one
-                bits &= bits - 1
+            for word in range(sets.shape[2]):
+                bits = sets[row, square, word]
+                while bits:
+                    index = WORD_BITS * word + lowest_bit(bits)
+                    planes[row, square, square_planes[index]] = one
+                    bits &= bits - 1
