@@ -30,7 +30,11 @@ SHIELDS = np.int64(2 * KINDS_IN_HAND)
 ESCAPES = np.int64(SHIELDS + 2)
 LOSSES = np.int64(ESCAPES + 2)
 FORKS = np.int64(LOSSES + 2 * len(GAINS))
-TACTICS_BITS = int(FORKS + 2 * KINDS_IN_HAND)
+MATES = np.int64(FORKS + 2 * KINDS_IN_HAND)
+XRAYS = np.int64(MATES + 4)
+PAWN_FILES = np.int64(XRAYS + 2)
+RINGS = np.int64(PAWN_FILES + 2)
+TACTICS_BITS = int(RINGS + 6)
 
 # Of the word of attacks, see `plane_kernel`.
 _KINDS = np.int64(14)
@@ -57,6 +61,35 @@ def _sliders_to() -> np.ndarray:
 
 
 _SLIDERS_TO = _sliders_to()
+
+
+def _cover() -> np.ndarray:
+    """[15, 8] int64: which of the squares around a king a piece of the opponent on one of them attacks.
+
+    Numbers of the 8 directions as seen by the king's owner, bit n for direction n; a slider past the
+    king's own square too.
+    """
+    from keisei.shogi.attacks import STEP_DIRECTIONS
+    cover = np.zeros((15, 8), np.int64)
+    places = [DIRECTION_STEPS[d] for d in range(8)]
+    for piece in range(1, 15):
+        for j, (r0, f0) in enumerate(places):
+            reached = set()
+            for table, reach in ((STEP_DIRECTIONS, 1), (SLIDE_DIRECTIONS, 9)):
+                for d in table.get(piece, ()):
+                    dr, df = DIRECTION_STEPS[int(d)]
+                    for n in range(1, reach + 1):
+                        reached.add((r0 - n * dr, f0 - n * df))
+            for m, place in enumerate(places):
+                if place in reached:
+                    cover[piece, j] |= 1 << m
+            if (0, 0) not in reached:
+                cover[piece, j] = -1
+    return cover
+
+
+_COVER = _cover()
+_PROMOTED = np.array([0, 9, 10, 11, 12, 0, 13, 14, 0, 0, 0, 0, 0, 0, 0], np.int64)
 
 
 @kernel
@@ -92,6 +125,12 @@ def _add_dangers(position, turned, occupied_low, occupied_high, attacks, tactics
             continue
         their_kinds = (attacks[here] >> theirs_at) & _ALL_KINDS
         our_kinds = (attacks[here] >> ours_at) & _ALL_KINDS
+        if piece == 1:
+            for rank in range(9):
+                tactics[9 * rank + here % 9] |= np.int64(1) << (PAWN_FILES + turned)
+        for direction in range(8):
+            if (_SLIDERS_TO[direction] >> piece) & 1:
+                _add_xray(position, square, turned, sign, direction, tactics)
         attackers = (attacks[here] >> their_levels) & 7
         defenders = (attacks[here] >> our_levels) & 7
         if piece == KING:
@@ -100,6 +139,13 @@ def _add_dangers(position, turned, occupied_low, occupied_high, attacks, tactics
                 _mark(low, 0, turned, np.int64(1) << (first_check + kind), tactics)
                 _mark(high, LOW_SQUARES, turned, np.int64(1) << (first_check + kind), tactics)
             _add_around_king(position, square, turned, sign, attacks, their_levels, tactics)
+            _add_mates(position, square, turned, sign, attacks, theirs_at, their_levels, ours_at, tactics)
+            for other in range(81):
+                distance = max(abs(other // 9 - square // 9), abs(other % 9 - square % 9))
+                there = 80 - other if turned else other
+                for ring in range(3):
+                    if distance <= ring + 1:
+                        tactics[there] |= np.int64(1) << (RINGS + 3 * turned + ring)
         elif attackers:
             gain = _gain(VALUES[piece], their_kinds, attackers, our_kinds, defenders)
             for level in range(len(_GAINS)):
@@ -113,6 +159,69 @@ def _add_dangers(position, turned, occupied_low, occupied_high, attacks, tactics
                 _mark(twice_high, LOW_SQUARES, turned, np.int64(1) << (first_fork + kind), tactics)
                 once[kind, 0] |= low
                 once[kind, 1] |= high
+
+
+@kernel
+def _add_xray(position, square, turned, sign, direction, tactics):
+    """Add what an own slider would attack if the first piece in its way were gone."""
+    rank, file = square // 9, square % 9
+    met = 0
+    for _ in range(1, 9):
+        rank += _STEP_RANKS[direction]
+        file += _STEP_FILES[direction]
+        if rank < 0 or rank > 8 or file < 0 or file > 8:
+            break
+        here = 80 - (9 * rank + file) if turned else 9 * rank + file
+        if met:
+            tactics[here] |= np.int64(1) << (XRAYS + turned)
+        if position[here]:
+            met += 1
+            if met == 2:
+                break
+
+
+@kernel
+def _add_mates(position, king, turned, sign, attacks, theirs_at, their_levels, ours_at, tactics):
+    """Add where a piece of theirs next to the king of one side would mate it."""
+    escapes = np.int64(0)
+    for direction in range(8):
+        rank, file = king // 9 + _STEP_RANKS[direction], king % 9 + _STEP_FILES[direction]
+        if 0 <= rank <= 8 and 0 <= file <= 8:
+            here = 80 - (9 * rank + file) if turned else 9 * rank + file
+            if sign * position[here] <= 0 and not (attacks[here] >> their_levels) & 1:
+                escapes |= np.int64(1) << direction
+    attacker = 1 - turned
+    for direction in range(8):
+        rank, file = king // 9 + _STEP_RANKS[direction], king % 9 + _STEP_FILES[direction]
+        if rank < 0 or rank > 8 or file < 0 or file > 8:
+            continue
+        here = 80 - (9 * rank + file) if turned else 9 * rank + file
+        piece = sign * position[here]
+        ours = (attacks[here] >> ours_at) & _ALL_KINDS
+        if piece < 0 or ours & ~np.int64(1 << 7):
+            continue
+        levels = (attacks[here] >> their_levels) & 7
+        left = escapes & ~(np.int64(1) << direction)
+        if piece == 0 and levels & 1:
+            for kind in range(1, KINDS_IN_HAND):
+                cover = _COVER[kind + 1, direction]
+                if position[81 + 7 * attacker + kind] and cover >= 0 and not left & ~cover:
+                    tactics[here] |= np.int64(1) << (MATES + 2 * attacker)
+        if levels & 2:
+            kinds = (attacks[here] >> theirs_at) & _ALL_KINDS
+            in_zone = rank >= 6
+            while kinds:
+                mover = lowest_bit(kinds) + 1
+                kinds &= kinds - 1
+                if mover == KING:
+                    continue
+                cover = _COVER[mover, direction]
+                mates = cover >= 0 and not left & ~cover
+                if in_zone and _PROMOTED[mover]:
+                    cover = _COVER[_PROMOTED[mover], direction]
+                    mates = mates or (cover >= 0 and not left & ~cover)
+                if mates:
+                    tactics[here] |= np.int64(1) << (MATES + 2 * attacker + 1)
 
 
 @kernel
