@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import pad
 
 from keisei.shogi.attacks import SLIDE_DIRECTIONS, STEP_DIRECTIONS
 from keisei.shogi.batch import COLOUR, IN_CHECK, OWN_HAND, PLY_HIGH, PLY_LOW, REPETITIONS
@@ -26,6 +25,14 @@ from keisei.shogi.plane_kernel import (
     write_even_planes,
     write_planes,
     write_square_sets,
+)
+from keisei.shogi.tactics import (
+    Looks,
+    Sight,
+    TacticsTables,
+    look_back,
+    tactics_of,
+    tactics_tables,
 )
 from keisei.shogi.tactics_kernel import TACTICS_BITS
 
@@ -139,14 +146,18 @@ def _expanded(positions: Tensor, features: FeatureSet, dtype: torch.dtype) -> Te
     if kernels_can_read(positions) and dtype in _BITS:
         return _expand_in_memory(positions, features, dtype)
     tables = _tables(positions.device, features.name)
-    sets, even = _pieces(positions), _scalars(positions, tables)
-    if features.num_planes > CORE46_PLANES:
-        sets = sets | _attacks(positions, tables)
+    words, even = [_pieces(positions)], _scalars(positions, tables)
+    if features.depth >= 1:
+        sight = _sight(positions, tables)
+        words[0] = words[0] | _attacks(sight)
         even = torch.cat([even, _unary_hands(positions, tables)], dim=1)
+        if features.depth >= 2:
+            words.append(tactics_of(sight, positions, tables.looks, tables.tactics))
     # One sum for all planes: a GPU takes long to find out which part a plane comes from.
-    of_squares = sets.unsqueeze(2).bitwise_right_shift(tables.bits).bitwise_and(1)
-    alike = even.index_select(1, tables.columns) * tables.is_even
-    planes = (of_squares + alike.unsqueeze(1)).to(dtype)
+    planes = (even.index_select(1, tables.columns) * tables.is_even).unsqueeze(1)
+    for word, bits in zip(words, tables.bits, strict=True):
+        planes = planes + word.unsqueeze(2).bitwise_right_shift(bits).bitwise_and(1)
+    planes = planes.to(dtype)
     return planes.view(-1, 9, 9, features.num_planes).permute(0, 3, 1, 2)
 
 
@@ -206,9 +217,9 @@ def _pieces(positions: Tensor) -> Tensor:
     return (board != 0).long().bitwise_left_shift(torch.where(board > 0, own_bit, their_bit))
 
 
-def _attacks(positions: Tensor, tables: _Tables) -> Tensor:
+def _attacks(sight: Sight) -> Tensor:
     """What attacks each square, and how many: [B, 81] int64, bits of `SparsePlanes.sets`."""
-    kinds, attackers = (_in_movers_view(said).long() for said in _attackers(positions, tables))
+    kinds, attackers = (_in_movers_view(said).long() for said in (sight.kinds, sight.attackers))
     levels = torch.zeros_like(attackers)
     for bit, level in enumerate(ATTACKER_LEVELS):
         levels = levels | (attackers >= level).long() << bit
@@ -235,31 +246,21 @@ def _unary_hands(positions: Tensor, tables: _Tables) -> Tensor:
     return torch.ge(held, tables.unary_levels)
 
 
-def _attackers(positions: Tensor, tables: _Tables) -> tuple[Tensor, Tensor]:
-    """Which kinds attack each square, bit n for piece n, and how many pieces: [81, 2, B] int16.
+def _sight(positions: Tensor, tables: _Tables) -> Sight:
+    """What each square sees, which kinds attack it, and how many pieces.
 
     Each square looks back along each direction, at the piece one step away and at the first piece
-    in sight, and is attacked by it if it moves that way. The batch comes last, so that a look
-    copies whole rows.
+    in sight, and is attacked by it if it moves that way.
     """
     board = positions[:, :OWN_HAND].t()
     views = torch.stack([board, -board.flip(0)], dim=1)  # [81, 2, B]
-    steps = _rows(views, tables.one_step_back)  # [10 * 81, 2, B]
-    slides = steps[: _RAYS * 81]
-    for further_back in tables.further_back:  # the first piece within 2, then 4, then 8 steps
-        slides = slides + _rows(slides, further_back) * (slides == 0)
-    looks = [*steps.view(_STEPS, *views.shape), *slides.view(_RAYS, *views.shape)]
+    steps, slides = look_back(views, tables.looks)
     kinds = attackers = torch.zeros_like(views, dtype=torch.int16)
-    for seen, movers in zip(looks, _KINDS_BY_LOOK, strict=True):
+    for seen, movers in zip([*steps, *slides], _KINDS_BY_LOOK, strict=True):
         own = seen.clamp(min=0).short()  # 0 means nothing, which no bit of `movers` stands for
         hit = torch.ones_like(own).bitwise_left_shift(own).bitwise_and(movers)
         kinds, attackers = kinds | hit, attackers + (hit != 0)
-    return kinds, attackers
-
-
-def _rows(rows: Tensor, wanted: Tensor) -> Tensor:
-    """The rows of those numbers; the number after the last means a row of zeros."""
-    return pad(rows, (0, 0) * (rows.dim() - 1) + (0, 1)).index_select(0, wanted)
+    return Sight(views, steps, slides, kinds, attackers)
 
 
 def _in_movers_view(squares: Tensor) -> Tensor:
@@ -274,14 +275,14 @@ class _Tables(NamedTuple):
     A plane shows a bit of the squares' sets, or a column of what is alike on all squares.
     """
 
-    bits: Tensor  # [C]
+    bits: tuple[Tensor, ...]  # [C] for each word
     columns: Tensor  # [C]
     is_even: Tensor  # [C] 1, or 0 for a plane of bits
     scales: Tensor  # [18]
     unary_slots: Tensor  # [56]
     unary_levels: Tensor  # [56]
-    one_step_back: Tensor  # [10 * 81]: rows of one board
-    further_back: tuple[Tensor, ...]  # [8 * 81] for 1, 2 and 4 steps: rows of 8 boards
+    looks: Looks
+    tactics: TacticsTables
 
 
 def _tables(device: torch.device, name: str) -> _Tables:
@@ -298,8 +299,9 @@ _tables._dynamo_marked_constant = True  # type: ignore[attr-defined]
 @cache
 def _make_tables(device: torch.device, name: str) -> _Tables:
     features = FEATURE_SETS[name]
-    bits = np.full(features.num_planes, _NO_BIT)
-    bits[features.square_planes] = np.arange(len(features.square_planes))
+    bits = np.full((features.words, features.num_planes), _NO_BIT)
+    number = np.arange(len(features.square_planes))
+    bits[number // WORD_BITS, features.square_planes] = number % WORD_BITS
     columns = np.zeros(features.num_planes, np.int64)
     columns[features.even_planes] = np.arange(len(features.even_planes))
 
@@ -307,14 +309,17 @@ def _make_tables(device: torch.device, name: str) -> _Tables:
         return torch.tensor(numbers, dtype=dtype, device=device)
 
     return _Tables(
-        bits=constant(bits),
+        bits=tuple(constant(of_word) for of_word in bits),
         columns=constant(columns),
-        is_even=constant(bits == _NO_BIT, torch.float32),
+        is_even=constant((bits == _NO_BIT).all(0), torch.float32),
         scales=constant(_SCALES, torch.float32),
         unary_slots=constant(_UNARY[0]),
         unary_levels=constant(_UNARY[1], torch.int8),
-        one_step_back=constant(_rows_back(_STEPS, 1, board_rows=0)),
-        further_back=tuple(constant(_rows_back(_RAYS, n, board_rows=81)) for n in (1, 2, 4)),
+        looks=Looks(
+            one_step_back=constant(_rows_back(_STEPS, 1, board_rows=0)),
+            further_back=tuple(constant(_rows_back(_RAYS, n, board_rows=81)) for n in (1, 2, 4)),
+        ),
+        tactics=tactics_tables(device),
     )
 
 

@@ -9,20 +9,17 @@ from __future__ import annotations
 import numpy as np
 
 from keisei.compiled.kernels import kernel
-from keisei.shogi.attacks import SLIDE_DIRECTIONS, piece_attacks
-from keisei.shogi.bitboard import (
-    DIRECTION_STEPS,
-    LOW_SQUARES,
-    OPPOSITE,
-    lowest_bit,
-)
-from keisei.shogi.pieces import KING
+from keisei.shogi.attacks import SLIDE_DIRECTIONS, STEP_DIRECTIONS, piece_attacks
+from keisei.shogi.bitboard import DIRECTION_STEPS, LOW_SQUARES, lowest_bit
+from keisei.shogi.pieces import BISHOP, GOLD, KING, KNIGHT, PROMOTES_TO, ROOK, SILVER
 
 KINDS_IN_HAND = np.int64(7)
 GAINS = (1, 3, 5, 8)
 """An exchange that wins so much has a bit of its own."""
 VALUES = np.array([0, 1, 3, 3, 5, 6, 9, 10, 100, 6, 6, 6, 6, 11, 13], np.int64)
 """By piece number, what it is worth in an exchange."""
+FORKING = (KNIGHT, SILVER, GOLD, BISHOP, ROOK)
+"""The pieces of a hand that can attack two at once."""
 
 # The first bit of each group; own before theirs.
 CHECKS = np.int64(0)
@@ -30,21 +27,21 @@ SHIELDS = np.int64(2 * KINDS_IN_HAND)
 ESCAPES = np.int64(SHIELDS + 2)
 LOSSES = np.int64(ESCAPES + 2)
 FORKS = np.int64(LOSSES + 2 * len(GAINS))
-MATES = np.int64(FORKS + 2 * KINDS_IN_HAND)
+MATES = np.int64(FORKS + 2 * len(FORKING))
 XRAYS = np.int64(MATES + 4)
-PAWN_FILES = np.int64(XRAYS + 2)
-RINGS = np.int64(PAWN_FILES + 2)
-TACTICS_BITS = int(RINGS + 6)
+TACTICS_BITS = int(XRAYS + 2)
 
 # Of the word of attacks, see `plane_kernel`.
 _KINDS = np.int64(14)
 _ATTACKS = np.int64(28)
 _LEVELS = np.int64(56)
 _ALL_KINDS = np.int64((1 << 14) - 1)
+_BUT_KING = np.int64(_ALL_KINDS & ~(1 << (int(KING) - 1)))
 
 _STEP_RANKS = np.array([step[0] for step in DIRECTION_STEPS[:8]], np.int64)
 _STEP_FILES = np.array([step[1] for step in DIRECTION_STEPS[:8]], np.int64)
 _GAINS = np.array(GAINS, np.int64)
+_FORKING = np.array(FORKING, np.int64)
 
 
 def _sliders_to() -> np.ndarray:
@@ -60,36 +57,47 @@ def _sliders_to() -> np.ndarray:
     return sliders
 
 
-_SLIDERS_TO = _sliders_to()
+SLIDERS_TO = _sliders_to()
 
 
-def _cover() -> np.ndarray:
-    """[15, 8] int64: which of the squares around a king a piece of the opponent on one of them attacks.
+def _covered(piece: int, place: tuple[int, int]) -> set[tuple[int, int]]:
+    """(ranks, files) from a king that a piece of the opponent covers from its `place` beside it.
 
-    Numbers of the 8 directions as seen by the king's owner, bit n for direction n; a slider past the
-    king's own square too.
+    As the king's owner sees it. Sliders reach past the king, which blocks nobody's way to itself.
     """
-    from keisei.shogi.attacks import STEP_DIRECTIONS
-    cover = np.zeros((15, 8), np.int64)
-    places = [DIRECTION_STEPS[d] for d in range(8)]
-    for piece in range(1, 15):
-        for j, (r0, f0) in enumerate(places):
-            reached = set()
-            for table, reach in ((STEP_DIRECTIONS, 1), (SLIDE_DIRECTIONS, 9)):
-                for d in table.get(piece, ()):
-                    dr, df = DIRECTION_STEPS[int(d)]
-                    for n in range(1, reach + 1):
-                        reached.add((r0 - n * dr, f0 - n * df))
-            for m, place in enumerate(places):
-                if place in reached:
-                    cover[piece, j] |= 1 << m
-            if (0, 0) not in reached:
-                cover[piece, j] = -1
-    return cover
+    covered = set()
+    for steps, reach in ((STEP_DIRECTIONS, 1), (SLIDE_DIRECTIONS, 8)):
+        for direction in steps.get(piece, ()):
+            ranks, files = DIRECTION_STEPS[int(direction)]
+            for distance in range(1, reach + 1):
+                covered.add((place[0] - distance * ranks, place[1] - distance * files))
+    return covered
 
 
-_COVER = _cover()
-_PROMOTED = np.array([0, 9, 10, 11, 12, 0, 13, 14, 0, 0, 0, 0, 0, 0, 0], np.int64)
+def _mating() -> np.ndarray:
+    """[2, 8, 256] int16: which pieces mate from beside a king, bit n for piece n.
+
+    By whether they can promote there, where they stand, and which of the eight squares around the
+    king it can go to, all as its owner sees it.
+    """
+    mating = np.zeros((2, 8, 256), np.int16)
+    places = DIRECTION_STEPS[:8]
+    for direction, place in enumerate(places):
+        for piece in range(1, 15):
+            if piece == KING:
+                continue
+            for zone, becomes in ((0, piece), (1, piece), (1, int(PROMOTES_TO[piece]))):
+                covered = _covered(becomes, place)
+                if (0, 0) not in covered:
+                    continue
+                for escapes in range(256):
+                    left = {places[n] for n in range(8) if escapes >> n & 1 and n != direction}
+                    if left <= covered:
+                        mating[zone, direction, escapes] |= 1 << piece
+    return mating
+
+
+MATING = _mating()
 
 
 @kernel
@@ -115,9 +123,9 @@ def _add_dangers(position, turned, occupied_low, occupied_high, attacks, tactics
     their_levels = _LEVELS + 3 * attacker
     our_levels = _LEVELS + 3 * turned
     first_check = CHECKS + attacker * KINDS_IN_HAND
-    first_fork = FORKS + attacker * KINDS_IN_HAND
+    first_fork = FORKS + attacker * len(_FORKING)
     first_loss = LOSSES + turned * len(_GAINS)
-    once = np.zeros((7, 2), np.int64)
+    once = np.zeros((len(_FORKING), 2), np.int64)
     for square in range(81):
         here = 80 - square if turned else square
         piece = sign * position[here]
@@ -125,11 +133,8 @@ def _add_dangers(position, turned, occupied_low, occupied_high, attacks, tactics
             continue
         their_kinds = (attacks[here] >> theirs_at) & _ALL_KINDS
         our_kinds = (attacks[here] >> ours_at) & _ALL_KINDS
-        if piece == 1:
-            for rank in range(9):
-                tactics[9 * rank + here % 9] |= np.int64(1) << (PAWN_FILES + turned)
         for direction in range(8):
-            if (_SLIDERS_TO[direction] >> piece) & 1:
+            if (SLIDERS_TO[direction] >> piece) & 1:
                 _add_xray(position, square, turned, sign, direction, tactics)
         attackers = (attacks[here] >> their_levels) & 7
         defenders = (attacks[here] >> our_levels) & 7
@@ -140,20 +145,14 @@ def _add_dangers(position, turned, occupied_low, occupied_high, attacks, tactics
                 _mark(high, LOW_SQUARES, turned, np.int64(1) << (first_check + kind), tactics)
             _add_around_king(position, square, turned, sign, attacks, their_levels, tactics)
             _add_mates(position, square, turned, sign, attacks, theirs_at, their_levels, ours_at, tactics)
-            for other in range(81):
-                distance = max(abs(other // 9 - square // 9), abs(other % 9 - square % 9))
-                there = 80 - other if turned else other
-                for ring in range(3):
-                    if distance <= ring + 1:
-                        tactics[there] |= np.int64(1) << (RINGS + 3 * turned + ring)
         elif attackers:
             gain = _gain(VALUES[piece], their_kinds, attackers, our_kinds, defenders)
             for level in range(len(_GAINS)):
                 if gain >= _GAINS[level]:
                     tactics[here] |= np.int64(1) << (first_loss + level)
-        for kind in range(KINDS_IN_HAND):
-            if piece == KING or defenders == 0 or VALUES[piece] > VALUES[kind + 1]:
-                low, high = piece_attacks(kind + 1, square, occupied_low, occupied_high)
+        for kind in range(len(_FORKING)):
+            if piece == KING or defenders == 0 or VALUES[piece] > VALUES[_FORKING[kind]]:
+                low, high = piece_attacks(_FORKING[kind], square, occupied_low, occupied_high)
                 twice_low, twice_high = once[kind, 0] & low, once[kind, 1] & high
                 _mark(twice_low, 0, turned, np.int64(1) << (first_fork + kind), tactics)
                 _mark(twice_high, LOW_SQUARES, turned, np.int64(1) << (first_fork + kind), tactics)
@@ -183,45 +182,40 @@ def _add_xray(position, square, turned, sign, direction, tactics):
 @kernel
 def _add_mates(position, king, turned, sign, attacks, theirs_at, their_levels, ours_at, tactics):
     """Add where a piece of theirs next to the king of one side would mate it."""
-    escapes = np.int64(0)
+    escapes = 0
     for direction in range(8):
-        rank, file = king // 9 + _STEP_RANKS[direction], king % 9 + _STEP_FILES[direction]
-        if 0 <= rank <= 8 and 0 <= file <= 8:
-            here = 80 - (9 * rank + file) if turned else 9 * rank + file
-            if sign * position[here] <= 0 and not (attacks[here] >> their_levels) & 1:
-                escapes |= np.int64(1) << direction
+        here = _beside(king, direction, turned)
+        if here >= 0 and sign * position[here] <= 0 and not (attacks[here] >> their_levels) & 1:
+            escapes |= 1 << direction
     attacker = 1 - turned
+    in_hand = 0
+    for kind in range(1, KINDS_IN_HAND):
+        if position[81 + KINDS_IN_HAND * attacker + kind]:
+            in_hand |= 1 << (kind + 1)
     for direction in range(8):
-        rank, file = king // 9 + _STEP_RANKS[direction], king % 9 + _STEP_FILES[direction]
-        if rank < 0 or rank > 8 or file < 0 or file > 8:
+        here = _beside(king, direction, turned)
+        if here < 0:
             continue
-        here = 80 - (9 * rank + file) if turned else 9 * rank + file
         piece = sign * position[here]
-        ours = (attacks[here] >> ours_at) & _ALL_KINDS
-        if piece < 0 or ours & ~np.int64(1 << 7):
+        if piece < 0 or (attacks[here] >> ours_at) & _BUT_KING:
             continue
-        levels = (attacks[here] >> their_levels) & 7
-        left = escapes & ~(np.int64(1) << direction)
-        if piece == 0 and levels & 1:
-            for kind in range(1, KINDS_IN_HAND):
-                cover = _COVER[kind + 1, direction]
-                if position[81 + 7 * attacker + kind] and cover >= 0 and not left & ~cover:
-                    tactics[here] |= np.int64(1) << (MATES + 2 * attacker)
-        if levels & 2:
-            kinds = (attacks[here] >> theirs_at) & _ALL_KINDS
-            in_zone = rank >= 6
-            while kinds:
-                mover = lowest_bit(kinds) + 1
-                kinds &= kinds - 1
-                if mover == KING:
-                    continue
-                cover = _COVER[mover, direction]
-                mates = cover >= 0 and not left & ~cover
-                if in_zone and _PROMOTED[mover]:
-                    cover = _COVER[_PROMOTED[mover], direction]
-                    mates = mates or (cover >= 0 and not left & ~cover)
-                if mates:
-                    tactics[here] |= np.int64(1) << (MATES + 2 * attacker + 1)
+        levels = attacks[here] >> their_levels
+        bit = np.int64(1) << (MATES + 2 * attacker)
+        if piece == 0 and levels & 1 and MATING[0, direction, escapes] & in_hand:
+            tactics[here] |= bit
+        theirs = ((attacks[here] >> theirs_at) & _ALL_KINDS) << 1
+        zone = (here // 9 if attacker == 0 else 8 - here // 9) < 3
+        if levels & 2 and MATING[np.int64(zone), direction, escapes] & theirs:
+            tactics[here] |= bit << 1
+
+
+@kernel
+def _beside(square, direction, turned):
+    """The mover's number of the next square in a direction of one side's view; -1 off the board."""
+    rank, file = square // 9 + _STEP_RANKS[direction], square % 9 + _STEP_FILES[direction]
+    if rank < 0 or rank > 8 or file < 0 or file > 8:
+        return np.int64(-1)
+    return 80 - (9 * rank + file) if turned else 9 * rank + file
 
 
 @kernel
@@ -263,7 +257,7 @@ def _add_around_king(position, king, turned, sign, attacks, their_levels, tactic
                 tactics[here] |= np.int64(1) << (ESCAPES + turned)
             if piece:
                 if shield >= 0:
-                    if piece < 0 and (_SLIDERS_TO[direction] >> -piece) & 1:
+                    if piece < 0 and (SLIDERS_TO[direction] >> -piece) & 1:
                         tactics[shield] |= np.int64(1) << (SHIELDS + turned)
                     break
                 shield = here
