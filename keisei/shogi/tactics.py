@@ -19,10 +19,23 @@ from keisei.shogi.bitboard import DIRECTION_STEPS, KNIGHT_LEFT, KNIGHT_RIGHT, OP
 from keisei.shogi.pieces import BISHOP, GOLD, KING, KNIGHT, LANCE, PAWN, ROOK, SILVER
 from keisei.shogi.tactics_kernel import FORKING, GAINS, MATING, SLIDERS_TO, VALUES
 
+# Python's numbers and not NumPy's, which tracing would make tensors of.
 _DIRECTIONS = 8
-_HAND_KINDS = (PAWN, LANCE, KNIGHT, SILVER, GOLD, BISHOP, ROOK)
+_KING, _KNIGHT = int(KING), int(KNIGHT)
+_HAND_KINDS = tuple(map(int, (PAWN, LANCE, KNIGHT, SILVER, GOLD, BISHOP, ROOK)))
+_FORKING = tuple(map(int, FORKING))
+_VALUES: list[int] = VALUES.tolist()
+_SLIDERS_TO: list[int] = SLIDERS_TO.tolist()
+_OPPOSITE = tuple(map(int, OPPOSITE))
+_STEPS_OF, _SLIDES_OF = (
+    {
+        kind: tuple(int(direction) for direction in directions.get(kind, ()))
+        for kind in _HAND_KINDS
+    }
+    for directions in (STEP_DIRECTIONS, SLIDE_DIRECTIONS)
+)
 _UNKNOWN = 64  # no piece and no value
-_BUT_KING = ~(1 << int(KING))
+_BUT_KING = ~(1 << _KING)
 
 class TacticsTables(NamedTuple):
     """Constants, on one device."""
@@ -49,7 +62,7 @@ def tactics_tables(device: torch.device) -> TacticsTables:
         values=constant(VALUES),
         mating=constant(MATING.reshape(-1)),
         zone=constant(zone[:, None, None]),
-        hand_bits=constant([0, *(1 << int(piece) for piece in _HAND_KINDS[1:])]),
+        hand_bits=constant([0, *(1 << piece for piece in _HAND_KINDS[1:])]),
         jumps=(jump(KNIGHT_LEFT), jump(KNIGHT_RIGHT)),
     )
 
@@ -106,15 +119,15 @@ def tactics_of(sight: Sight, positions: Tensor, looks: Looks, tables: TacticsTab
 
 def _ahead(seen: Tensor, direction: int) -> Tensor:
     """What is ahead of each square in a direction, of what is back in each of them."""
-    return seen[int(OPPOSITE[direction])]
+    return seen[_OPPOSITE[direction]]
 
 
 def _sees(kind: int, steps: Tensor, slides: Tensor, jumps: list[Tensor]) -> list[Tensor]:
     """What an own piece of a kind would attack from each square, a tensor for each direction."""
-    if kind == KNIGHT:
+    if kind == _KNIGHT:
         return jumps
-    steps_of = [_ahead(steps, d) for d in STEP_DIRECTIONS.get(kind, ())]
-    return steps_of + [_ahead(slides, d) for d in SLIDE_DIRECTIONS.get(kind, ())]
+    steps_of = [_ahead(steps, d) for d in _STEPS_OF[kind]]
+    return steps_of + [_ahead(slides, d) for d in _SLIDES_OF[kind]]
 
 
 def _checks(sight: Sight, looks: Looks, tables: TacticsTables) -> list[Tensor]:
@@ -122,7 +135,7 @@ def _checks(sight: Sight, looks: Looks, tables: TacticsTables) -> list[Tensor]:
     planes = []
     for kind in _HAND_KINDS:
         seen = _sees(kind, sight.steps, sight.slides, jumps)
-        planes.append(torch.stack([piece == -int(KING) for piece in seen]).any(0))
+        planes.append(torch.stack([piece == -_KING for piece in seen]).any(0))
     return planes
 
 
@@ -130,15 +143,15 @@ def _shields(sight: Sight) -> Tensor:
     """Either side's pieces that stand alone between the own king and a slider of theirs."""
     found = torch.zeros_like(sight.views, dtype=torch.bool)
     for direction in range(_DIRECTIONS):
-        king_behind = sight.slides[direction] == int(KING)
+        king_behind = sight.slides[direction] == _KING
         slider = (-_ahead(sight.slides, direction)).clamp(min=0).short()
-        slides = (slider > 0) & ((int(SLIDERS_TO[direction]) >> slider) & 1 > 0)
+        slides = (slider > 0) & ((_SLIDERS_TO[direction] >> slider) & 1 > 0)
         found = found | (king_behind & slides)
     return found & (sight.views != 0)
 
 
 def _beside_king(sight: Sight) -> Tensor:
-    return (sight.steps[:_DIRECTIONS] == int(KING)).any(0)
+    return (sight.steps[:_DIRECTIONS] == _KING).any(0)
 
 
 def _losses(
@@ -150,7 +163,7 @@ def _losses(
     last = torch.where(sight.attackers >= 2, taker, zero)
     taken_back = torch.where(their_count >= 2, (taken_back - last).clamp(min=0), zero)
     price = torch.where(sight.attackers >= 1, (taker - taken_back).clamp(min=0), zero)
-    in_danger = (piece > 0) & (piece != int(KING)) & (their_count > 0)
+    in_danger = (piece > 0) & (piece != _KING) & (their_count > 0)
     gain = torch.where(in_danger, victim - price, zero)
     return [gain >= level for level in GAINS]
 
@@ -159,7 +172,7 @@ def _least(kinds: Tensor) -> Tensor:
     """The value of the least of some kinds, bit n for piece n."""
     by_value: dict[int, int] = {}
     for piece in range(1, 15):
-        value = int(VALUES[piece])
+        value = _VALUES[piece]
         by_value[value] = by_value.get(value, 0) | 1 << piece
     least = torch.zeros_like(kinds)
     for value in sorted(by_value, reverse=True):
@@ -174,16 +187,16 @@ def _forks(
     views = sight.views
     victim = (-views).clamp(min=0).long()
     worth = _looked_up(tables.values, victim)
-    free = (victim == int(KING)) | ~attacked
-    most = int(VALUES[int(KING)])
+    free = (victim == _KING) | ~attacked
+    most = _VALUES[_KING]
     code = torch.where(views < 0, torch.where(free, most, worth), -(views > 0).short())
     code = code.to(torch.int8)
     steps, slides = look_back(code, looks)
     jumps = [rows_of(code, there) for there in tables.jumps]
     planes = []
-    for kind in FORKING:
+    for kind in _FORKING:
         seen = _sees(kind, steps, slides, jumps)
-        hits = torch.stack([(target > int(VALUES[kind])) for target in seen])
+        hits = torch.stack([(target > _VALUES[kind]) for target in seen])
         planes.append(hits.sum(0) >= 2)
     return planes
 
@@ -220,7 +233,7 @@ def _mates(
     place = torch.zeros_like(sight.kinds)
     near = torch.zeros_like(goes)
     for direction in range(_DIRECTIONS):
-        here = sight.steps[direction] == int(KING)
+        here = sight.steps[direction] == _KING
         place = torch.where(here, 256 * direction + of_king[direction], place)
         near = near | here
     unguarded = near & (sight.views >= 0) & ((sight.kinds & _BUT_KING) == 0)
@@ -248,7 +261,7 @@ def _xrays(sight: Sight, looks: Looks) -> Tensor:
     for direction in range(_DIRECTIONS):
         slider = second[direction].clamp(min=0).short()
         known = (slider > 0) & (slider != _UNKNOWN)
-        found = found | (known & ((int(SLIDERS_TO[direction]) >> slider.clamp(max=14)) & 1 > 0))
+        found = found | (known & ((_SLIDERS_TO[direction] >> slider.clamp(max=14)) & 1 > 0))
     return found
 
 
