@@ -19,6 +19,7 @@ from keisei.config_schema import ModelConfig
 from keisei.core.fused_network import FusedNetwork
 from keisei.core.half_copy import HalfCopy
 from keisei.core.legal_policy import played_moves
+from keisei.core.llvm_code import has_pair_products
 from keisei.core.res_tower import model_factory
 from keisei.shogi.vector_shogi import VectorShogi
 
@@ -29,7 +30,7 @@ def main() -> None:
     """Both ways with the network of `shogi-laptop`."""
     torch.set_num_threads(1)
     model = model_factory(ModelConfig(depth=2, width=16, features="attack"))
-    if not FusedNetwork.is_for(model):
+    if not has_pair_products():
         raise SystemExit("This processor has no products of pairs of bfloat16: torch does it all.")
     games = VectorShogi(POSITIONS, seed=1, threads=1)
     games.play_random(80)

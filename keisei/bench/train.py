@@ -113,19 +113,20 @@ def _samples(trainer: Trainer) -> tuple[Tensor, Tensor]:
 
 
 def _seconds(
-    agent: PPOAgent, work: Callable[[Tensor], None], positions: Tensor, times: int = 3
+    agent: PPOAgent, work: Callable[[Tensor, Tensor], None], positions: Tensor, times: int = 3
 ) -> float:
     """Of one call; recorded where the agent records what it does."""
-    call = RecordedCall(work, positions) if agent.records else work
+    sets = agent.model.features.sets_of(positions)
+    call = RecordedCall(work, positions, sets) if agent.records else work
 
     def synchronise() -> None:
         if agent.device.type == "cuda":
             torch.cuda.synchronize()
 
-    call(positions)
+    call(positions, sets)
     synchronise()
     start = time.perf_counter()
     for _ in range(times):
-        call(positions)
+        call(positions, sets)
     synchronise()
     return (time.perf_counter() - start) / times

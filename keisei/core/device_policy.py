@@ -61,27 +61,31 @@ class DevicePolicy:
 
     @torch.no_grad()
     def choose(
-        self, positions: Tensor, masks: Tensor, words: Tensor, temperature: float
+        self, positions: Tensor, sets: Tensor, masks: Tensor, words: Tensor, temperature: float
     ) -> PlayedPlanes:
-        """Sample a move for each of B positions by words [B]; see `gumbel_noise`."""
+        """Sample a move for each of B positions by words [B]; see `gumbel_noise`.
+
+        sets: what the features say of the positions, see `FeatureSet.expand`.
+        """
         with self._agent.autocast():
             return PlayedPlanes(
-                *self._choose(positions, masks, words, self._plane_words, temperature)
+                *self._choose(positions, sets, masks, words, self._plane_words, temperature)
             )
 
     def _choose_plainly(
         self,
         positions: Tensor,
+        sets: Tensor,
         masks: Tensor,
         words: Tensor,
         plane_words: Tensor,
         temperature: float,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        logits, values = self._agent.model(positions)
+        logits, values = self._agent.model(positions, sets)
         noise = gumbel_noise(words, plane_words)
         return *choose_planes(logits, masks, noise, temperature), values
 
-    def values(self, positions: Tensor) -> Tensor:
+    def values(self, positions: Tensor, sets: Tensor) -> Tensor:
         """[B] value of each position for its mover.
 
         By the function that chooses moves, which is compiled for this number of positions already:
@@ -89,7 +93,7 @@ class DevicePolicy:
         """
         masks = torch.zeros(len(positions), MASK_BYTES, dtype=torch.uint8, device=positions.device)
         words = torch.zeros(len(positions), dtype=torch.int64, device=positions.device)
-        return self.choose(positions, masks, words, temperature=1.0).values
+        return self.choose(positions, sets, masks, words, temperature=1.0).values
 
     def losses(
         self, rollout: DeviceRollout, chosen: Tensor, normalised: Tensor, entropy_weight: Tensor
@@ -100,6 +104,7 @@ class DevicePolicy:
         """
         tensors = (
             rollout.positions,
+            rollout.sets,
             rollout.masks,
             rollout.planes,
             rollout.log_probs,
@@ -115,10 +120,10 @@ class DevicePolicy:
     def _losses_plainly(
         self, chosen: Tensor, entropy_weight: Tensor, *tensors: Tensor
     ) -> dict[str, Tensor]:
-        positions, masks, planes, log_probs, advantages, returns = (
+        positions, sets, masks, planes, log_probs, advantages, returns = (
             tensor.index_select(0, chosen) for tensor in tensors
         )
-        logits, values = self._agent.model(positions)
+        logits, values = self._agent.model(positions, sets)
         played = measure_planes(logits, masks, planes.long())
         steps = DeviceSteps(log_probs, advantages, returns, torch.zeros_like(returns))
         return ppo_losses(played, values, steps, self._agent.config, entropy_weight)

@@ -19,11 +19,13 @@ from keisei.shogi.batch import POSITION_BYTES
 
 
 class DeviceRollout:
-    """[T, B] steps: 388 bytes each on the device, 11 here."""
+    """[T, B] steps: 388 bytes each on the device and 648 for each word of the sets, 11 here."""
 
-    def __init__(self, steps: int, games: int, device: torch.device) -> None:
+    def __init__(self, steps: int, games: int, words: int, device: torch.device) -> None:
+        """words: of the network's sets of squares, see `FeatureSet.words`."""
         self.steps, self.games = steps, games
         shape = (steps, games)
+        self.sets = torch.zeros(*shape, 81, words, dtype=torch.int64, device=device)
         self.positions = torch.zeros(*shape, POSITION_BYTES, dtype=torch.int8, device=device)
         self.masks = torch.zeros(*shape, MASK_BYTES, dtype=torch.uint8, device=device)
         self.planes = torch.zeros(shape, dtype=torch.int16, device=device)

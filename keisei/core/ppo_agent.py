@@ -343,21 +343,30 @@ class PPOAgent:
         return ppo_losses(played, values, minibatch, self.config, entropy_weight)
 
     def _for_moves(
-        self, network: Any, positions: Tensor, legal: Tensor, counts: Tensor
+        self,
+        network: Any,
+        positions: Tensor,
+        legal: Tensor,
+        counts: Tensor,
+        sets: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Logits as the functions of `legal_policy` take them, and values."""
         if self._half is not None:
             return self._half.of_moves(positions, legal, counts)
         if self.device.type == "cpu":
             return self.model.planes_and_values(positions)
-        return self._pass(network, positions)
+        return self._pass(network, positions, sets)
 
-    def _pass(self, network: Any, positions: Tensor) -> tuple[Tensor, Tensor]:
+    def _pass(
+        self, network: Any, positions: Tensor, sets: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Logits and values by a form of the model, in the agent's arithmetic."""
         if self._half is not None:
             return self._half(positions)
+        if sets is None and self.device.type != "cpu":
+            sets = self.model.features.sets_of(positions)
         with self.autocast():
-            logits, values = network(positions)
+            logits, values = network(positions, sets)
         return logits, values
 
     def _backward(self, loss: Tensor) -> None:
@@ -379,23 +388,26 @@ class PPOAgent:
         return norm
 
     @torch.no_grad()
-    def forward_only(self, positions: Tensor) -> None:
-        """The network's part of choosing moves, for benchmarks."""
-        self._alone(positions)
+    def forward_only(self, positions: Tensor, sets: Tensor) -> None:
+        """The network's part of choosing moves, for benchmarks.
 
-    def forward_and_backward(self, positions: Tensor) -> None:
+        sets: `FeatureSet.sets_of` the positions.
+        """
+        self._alone(positions, sets)
+
+    def forward_and_backward(self, positions: Tensor, sets: Tensor) -> None:
         """The network's part of learning, for benchmarks; the weights do not change."""
-        logits, values = self._alone(positions)
+        logits, values = self._alone(positions, sets)
         loss = logits.mean() + values.mean()
         if self._half is not None:
             self._half.backward(loss)
         else:
             torch.autograd.grad(loss, self._parameters)
 
-    def _alone(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+    def _alone(self, positions: Tensor, sets: Tensor) -> tuple[Tensor, Tensor]:
         """What is computed for positions whatever their moves are."""
         legal = torch.zeros(len(positions), 1, dtype=torch.int16, device=self.device)
-        return self._for_moves(self._forward, positions, legal, torch.zeros_like(legal[:, 0]))
+        return self._for_moves(self._forward, positions, legal, torch.zeros_like(legal[:, 0]), sets)
 
 
 def _laid_out_like(parameter: Tensor, value: Tensor) -> Tensor:

@@ -80,23 +80,28 @@ class ActorCriticResTower(nn.Module):
         layers = (*self.stem.parameters(), *self.blocks.parameters())
         return [parameter for parameter in layers if parameter.dim() > 2]
 
-    def forward(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """[B, 100] int8 -> logits [B, 2187] and values [B] in [-1, 1], both float32."""
-        planes, values = self.planes_and_values(positions)
+    def forward(self, positions: Tensor, sets: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """[B, 100] int8 -> logits [B, 2187] and values [B] in [-1, 1], both float32.
+
+        sets: see `FeatureSet.expand`.
+        """
+        planes, values = self.planes_and_values(positions, sets)
         return planes.flatten(1).float(), values
 
-    def planes_and_values(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+    def planes_and_values(
+        self, positions: Tensor, sets: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """The same with the logits [B, 27, 9, 9] as they are computed: nothing is copied."""
-        x = self.blocks(self._first_layer(positions))
+        x = self.blocks(self._first_layer(positions, sets))
         hidden = functional.relu_(self.value_squares(x)).flatten(1)
         value = self.value(functional.relu_(self.value_hidden(hidden))).squeeze(1)
         return self.policy(x), torch.tanh(value.float())
 
-    def _first_layer(self, positions: Tensor) -> Tensor:
+    def _first_layer(self, positions: Tensor, sets: Tensor | None) -> Tensor:
         arithmetic = _arithmetic(self.stem.weight)
         if is_sparse_stem_for(positions, arithmetic):
             return sparse_stem(self.features, positions, self.stem, arithmetic)
-        planes = self.features.expand(positions, dtype=arithmetic)
+        planes = self.features.expand(positions, sets, dtype=arithmetic)
         return functional.relu(self.stem(planes.contiguous(memory_format=torch.channels_last)))
 
 

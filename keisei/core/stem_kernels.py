@@ -68,7 +68,7 @@ def _list_planes(words, listed):
 
 @kernel(entry=True)
 def stem_forward(sets, even, weights, bias, answers):
-    """Set answers [B, 81, W] from sets [B, 81, W], even planes [B, E], weights by plane and bias."""
+    """Set answers [B, 81, W], of W channels, from sets, even planes [B, E] and what they weigh."""
     width = len(bias)
     squares = len(weights) - even.shape[1]
     of_no_bits, around = np.empty(9 * width, np.float32), np.empty(9 * width, np.float32)

@@ -7,6 +7,7 @@ others are even, alike on all squares.
 from __future__ import annotations
 
 import numpy as np
+from numba import prange
 
 from keisei.compiled.kernels import kernel
 from keisei.shogi.attacks import piece_attacks
@@ -47,27 +48,41 @@ def write_even_planes(positions, scales, unary_slots, unary_levels, values):
 
 
 @kernel(entry=True)
-def write_square_sets(positions, depth, sets):
+def write_square_sets(positions, detail, sets):
     """Set the bits [B, 81, W] int64 of the other planes.
 
-    14 own pieces and 14 of the opponent; with a depth of 1 or more what each of these kinds attacks,
-    and what at least 1, 2 and 3 pieces of either side attack; with 2 the word of `tactics_kernel`.
+    14 own pieces and 14 of the opponent; with a detail of 1 or more what each of these kinds
+    attacks, and what at least 1, 2 and 3 pieces of either side attack; with 2 a second word, of
+    `tactics_kernel`.
     """
     for row in range(len(positions)):
-        position, on_squares = positions[row], sets[row, :, 0]
-        for square in range(81):
-            piece = np.int64(position[square])
-            on_squares[square] = 0
-            if piece > 0:
-                on_squares[square] = 1 << (piece - 1)
-            elif piece < 0:
-                on_squares[square] = 1 << (_KINDS - piece - 1)
-        if depth >= 1:
-            occupied, turned_occupied = _occupied(position, False), _occupied(position, True)
-            _add_attacks(position, False, occupied, on_squares)
-            _add_attacks(position, True, turned_occupied, on_squares)
-            if depth >= 2:
-                write_tactics(position, on_squares, occupied, turned_occupied, sets[row, :, 1])
+        _write_squares(positions[row], detail, sets[row])
+
+
+@kernel(entry=True, parallel=True)
+def write_square_sets_in_parallel(positions, detail, sets):
+    """The same by all threads."""
+    for row in prange(len(positions)):
+        _write_squares(positions[row], detail, sets[row])
+
+
+@kernel
+def _write_squares(position, detail, words):
+    """Set the bits [81, W] of one position."""
+    on_squares = words[:, 0]
+    for square in range(81):
+        piece = np.int64(position[square])
+        on_squares[square] = 0
+        if piece > 0:
+            on_squares[square] = 1 << (piece - 1)
+        elif piece < 0:
+            on_squares[square] = 1 << (_KINDS - piece - 1)
+    if detail >= 1:
+        occupied, turned_occupied = _occupied(position, False), _occupied(position, True)
+        _add_attacks(position, False, occupied, on_squares)
+        _add_attacks(position, True, turned_occupied, on_squares)
+        if detail >= 2:
+            write_tactics(position, on_squares, occupied, turned_occupied, words[:, 1])
 
 
 @kernel

@@ -1,16 +1,26 @@
-"""What is about to happen on each square, as bits: checks, shields, escapes, exchanges, forks.
+"""What is about to happen on each square, as bits: checks, escapes, exchanges, forks, mates.
 
-Everything follows from where the pieces stand, without looking ahead: what a player sees at a
-glance.
+All of it follows from where the pieces stand, without a move being tried: what a player sees at a
+glance, and sometimes wrongly. A mate counts what is attacked around a king; that the mating piece
+may be pinned, or uncover something by leaving, is not looked at.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
 from keisei.compiled.kernels import kernel
 from keisei.shogi.attacks import SLIDE_DIRECTIONS, STEP_DIRECTIONS, piece_attacks
-from keisei.shogi.bitboard import DIRECTION_STEPS, LOW_SQUARES, lowest_bit
+from keisei.shogi.batch import OWN_HAND
+from keisei.shogi.bitboard import (
+    DIRECTION_STEPS,
+    KNIGHT_LEFT,
+    KNIGHT_RIGHT,
+    LOW_SQUARES,
+    lowest_bit,
+)
 from keisei.shogi.pieces import BISHOP, GOLD, KING, KNIGHT, PROMOTES_TO, ROOK, SILVER
 
 KINDS_IN_HAND = np.int64(7)
@@ -28,18 +38,18 @@ ESCAPES = np.int64(SHIELDS + 2)
 LOSSES = np.int64(ESCAPES + 2)
 FORKS = np.int64(LOSSES + 2 * len(GAINS))
 MATES = np.int64(FORKS + 2 * len(FORKING))
-XRAYS = np.int64(MATES + 4)
-TACTICS_BITS = int(XRAYS + 2)
+TACTICS_BITS = int(MATES + 4)
 
 # Of the word of attacks, see `plane_kernel`.
 _KINDS = np.int64(14)
-_ATTACKS = np.int64(28)
-_LEVELS = np.int64(56)
+_ATTACKS = 2 * _KINDS
+_LEVELS = 2 * _ATTACKS
+_MOST_COUNTED = np.int64(3)
 _ALL_KINDS = np.int64((1 << 14) - 1)
 _BUT_KING = np.int64(_ALL_KINDS & ~(1 << (int(KING) - 1)))
 
-_STEP_RANKS = np.array([step[0] for step in DIRECTION_STEPS[:8]], np.int64)
-_STEP_FILES = np.array([step[1] for step in DIRECTION_STEPS[:8]], np.int64)
+_STEP_RANKS = np.array([step[0] for step in DIRECTION_STEPS], np.int64)
+_STEP_FILES = np.array([step[1] for step in DIRECTION_STEPS], np.int64)
 _GAINS = np.array(GAINS, np.int64)
 _FORKING = np.array(FORKING, np.int64)
 
@@ -57,11 +67,11 @@ def _sliders_to() -> np.ndarray:
     return sliders
 
 
-SLIDERS_TO = _sliders_to()
+_SLIDERS_TO = _sliders_to()
 
 
-def _covered(piece: int, place: tuple[int, int]) -> set[tuple[int, int]]:
-    """(ranks, files) from a king that a piece of the opponent covers from its `place` beside it.
+def _covered(piece: np.int64, place: tuple[int, int]) -> set[tuple[int, int]]:
+    """(ranks, files) from a king that a piece of theirs covers from its `place` beside it.
 
     As the king's owner sees it. Sliders reach past the king, which blocks nobody's way to itself.
     """
@@ -83,21 +93,37 @@ def _mating() -> np.ndarray:
     mating = np.zeros((2, 8, 256), np.int16)
     places = DIRECTION_STEPS[:8]
     for direction, place in enumerate(places):
-        for piece in range(1, 15):
+        for piece in np.arange(1, 15):
             if piece == KING:
                 continue
-            for zone, becomes in ((0, piece), (1, piece), (1, int(PROMOTES_TO[piece]))):
+            for zone, becomes in ((0, piece), (1, piece), (1, PROMOTES_TO[piece])):
                 covered = _covered(becomes, place)
                 if (0, 0) not in covered:
                     continue
                 for escapes in range(256):
                     left = {places[n] for n in range(8) if escapes >> n & 1 and n != direction}
                     if left <= covered:
-                        mating[zone, direction, escapes] |= 1 << piece
+                        mating[zone, direction, escapes] |= 1 << int(piece)
     return mating
 
 
-MATING = _mating()
+_MATING = _mating()
+
+
+class _Side(NamedTuple):
+    """A player whose pieces are in danger, and where the word of attacks has what about it."""
+
+    turned: np.int64
+    """0, or 1 for the opponent of the mover, who numbers the squares from the other end."""
+    sign: np.int64
+    occupied_low: np.int64
+    occupied_high: np.int64
+    own_kinds: np.int64
+    """The first bit of what attacks a square."""
+    own_levels: np.int64
+    """The first bit of how much does."""
+    their_kinds: np.int64
+    their_levels: np.int64
 
 
 @kernel
@@ -110,128 +136,121 @@ def write_tactics(position, attacks, occupied, turned_occupied, tactics):
     tactics[:] = 0
     for turned in range(2):
         low, high = turned_occupied if turned else occupied
-        _add_dangers(position, turned, low, high, attacks, tactics)
+        attacker = 1 - turned
+        side = _Side(
+            turned,
+            1 - 2 * turned,
+            low,
+            high,
+            _ATTACKS + turned * _KINDS,
+            _LEVELS + turned * _MOST_COUNTED,
+            _ATTACKS + attacker * _KINDS,
+            _LEVELS + attacker * _MOST_COUNTED,
+        )
+        _add_dangers(position, side, attacks, tactics)
 
 
 @kernel
-def _add_dangers(position, turned, occupied_low, occupied_high, attacks, tactics):
-    """Add what threatens one side; `turned`: the opponent, whose squares are numbered from 80."""
-    sign = np.int64(1 - 2 * turned)
-    attacker = 1 - turned
-    theirs_at = _ATTACKS + attacker * _KINDS
-    ours_at = _ATTACKS + turned * _KINDS
-    their_levels = _LEVELS + 3 * attacker
-    our_levels = _LEVELS + 3 * turned
-    first_check = CHECKS + attacker * KINDS_IN_HAND
-    first_fork = FORKS + attacker * len(_FORKING)
-    first_loss = LOSSES + turned * len(_GAINS)
-    once = np.zeros((len(_FORKING), 2), np.int64)
+def _add_dangers(position, side, attacks, tactics):
+    """Add what threatens one side."""
+    attacked_once = np.zeros((len(_FORKING), 2), np.int64)
     for square in range(81):
-        here = 80 - square if turned else square
-        piece = sign * position[here]
+        here = _movers_number(square, side)
+        piece = side.sign * position[here]
         if piece <= 0:
             continue
-        their_kinds = (attacks[here] >> theirs_at) & _ALL_KINDS
-        our_kinds = (attacks[here] >> ours_at) & _ALL_KINDS
-        for direction in range(8):
-            if (SLIDERS_TO[direction] >> piece) & 1:
-                _add_xray(position, square, turned, sign, direction, tactics)
-        attackers = (attacks[here] >> their_levels) & 7
-        defenders = (attacks[here] >> our_levels) & 7
         if piece == KING:
-            for kind in range(KINDS_IN_HAND):
-                low, high = piece_attacks(kind + 1, square, occupied_low, occupied_high)
-                _mark(low, 0, turned, np.int64(1) << (first_check + kind), tactics)
-                _mark(high, LOW_SQUARES, turned, np.int64(1) << (first_check + kind), tactics)
-            _add_around_king(position, square, turned, sign, attacks, their_levels, tactics)
-            _add_mates(position, square, turned, sign, attacks, theirs_at, their_levels, ours_at, tactics)
-        elif attackers:
-            gain = _gain(VALUES[piece], their_kinds, attackers, our_kinds, defenders)
-            for level in range(len(_GAINS)):
-                if gain >= _GAINS[level]:
-                    tactics[here] |= np.int64(1) << (first_loss + level)
-        for kind in range(len(_FORKING)):
-            if piece == KING or defenders == 0 or VALUES[piece] > VALUES[_FORKING[kind]]:
-                low, high = piece_attacks(_FORKING[kind], square, occupied_low, occupied_high)
-                twice_low, twice_high = once[kind, 0] & low, once[kind, 1] & high
-                _mark(twice_low, 0, turned, np.int64(1) << (first_fork + kind), tactics)
-                _mark(twice_high, LOW_SQUARES, turned, np.int64(1) << (first_fork + kind), tactics)
-                once[kind, 0] |= low
-                once[kind, 1] |= high
+            _add_checks(square, side, tactics)
+            _add_shields(position, square, side, tactics)
+            escapes = _add_escapes(position, square, side, attacks, tactics)
+            _add_mates(position, square, side, attacks, escapes, tactics)
+        else:
+            _add_losses(piece, here, side, attacks, tactics)
+        free = piece == KING or not (attacks[here] >> side.own_levels) & 1
+        worth = np.int64(1000) if free else VALUES[piece]
+        _add_forks(square, worth, side, attacked_once, tactics)
 
 
 @kernel
-def _add_xray(position, square, turned, sign, direction, tactics):
-    """Add what an own slider would attack if the first piece in its way were gone."""
-    rank, file = square // 9, square % 9
-    met = 0
-    for _ in range(1, 9):
-        rank += _STEP_RANKS[direction]
-        file += _STEP_FILES[direction]
-        if rank < 0 or rank > 8 or file < 0 or file > 8:
-            break
-        here = 80 - (9 * rank + file) if turned else 9 * rank + file
-        if met:
-            tactics[here] |= np.int64(1) << (XRAYS + turned)
-        if position[here]:
-            met += 1
-            if met == 2:
-                break
+def _movers_number(square, side):
+    return 80 - square if side.turned else square
 
 
 @kernel
-def _add_mates(position, king, turned, sign, attacks, theirs_at, their_levels, ours_at, tactics):
-    """Add where a piece of theirs next to the king of one side would mate it."""
-    escapes = 0
-    for direction in range(8):
-        here = _beside(king, direction, turned)
-        if here >= 0 and sign * position[here] <= 0 and not (attacks[here] >> their_levels) & 1:
-            escapes |= 1 << direction
-    attacker = 1 - turned
-    in_hand = 0
-    for kind in range(1, KINDS_IN_HAND):
-        if position[81 + KINDS_IN_HAND * attacker + kind]:
-            in_hand |= 1 << (kind + 1)
-    for direction in range(8):
-        here = _beside(king, direction, turned)
-        if here < 0:
-            continue
-        piece = sign * position[here]
-        if piece < 0 or (attacks[here] >> ours_at) & _BUT_KING:
-            continue
-        levels = attacks[here] >> their_levels
-        bit = np.int64(1) << (MATES + 2 * attacker)
-        if piece == 0 and levels & 1 and MATING[0, direction, escapes] & in_hand:
-            tactics[here] |= bit
-        theirs = ((attacks[here] >> theirs_at) & _ALL_KINDS) << 1
-        zone = (here // 9 if attacker == 0 else 8 - here // 9) < 3
-        if levels & 2 and MATING[np.int64(zone), direction, escapes] & theirs:
-            tactics[here] |= bit << 1
-
-
-@kernel
-def _beside(square, direction, turned):
-    """The mover's number of the next square in a direction of one side's view; -1 off the board."""
+def _next_square(square, direction, side):
+    """The mover's number of the next square in a direction of a side's view; -1 off the board."""
     rank, file = square // 9 + _STEP_RANKS[direction], square % 9 + _STEP_FILES[direction]
     if rank < 0 or rank > 8 or file < 0 or file > 8:
         return np.int64(-1)
-    return 80 - (9 * rank + file) if turned else 9 * rank + file
+    return _movers_number(9 * rank + file, side)
 
 
 @kernel
-def _gain(victim, their_kinds, attackers, our_kinds, defenders):
-    """What they win by taking, if each side takes back with its least piece while it pays."""
-    taker = _least(their_kinds)
-    if not defenders:
-        return victim
-    last = taker if defenders & 2 else np.int64(0)
-    taken_back = max(_least(our_kinds) - last, 0) if attackers & 2 else np.int64(0)
-    return victim - max(taker - taken_back, 0)
+def _add_checks(king, side, tactics):
+    """Add from where each piece of a hand would give check."""
+    first = CHECKS + (1 - side.turned) * KINDS_IN_HAND
+    for kind in range(KINDS_IN_HAND):
+        low, high = piece_attacks(kind + 1, king, side.occupied_low, side.occupied_high)
+        _mark(low, high, np.int64(1) << (first + kind), side, tactics)
+
+
+@kernel
+def _add_shields(position, king, side, tactics):
+    """Add what alone stands between a king and one of their sliders."""
+    for direction in range(8):
+        rank, file = king // 9, king % 9
+        shield = np.int64(-1)
+        while True:
+            rank += _STEP_RANKS[direction]
+            file += _STEP_FILES[direction]
+            if rank < 0 or rank > 8 or file < 0 or file > 8:
+                break
+            here = _movers_number(9 * rank + file, side)
+            piece = side.sign * position[here]
+            if piece and shield >= 0:
+                if piece < 0 and (_SLIDERS_TO[direction] >> -piece) & 1:
+                    tactics[shield] |= np.int64(1) << (SHIELDS + side.turned)
+                break
+            if piece:
+                shield = here
+
+
+@kernel
+def _add_escapes(position, king, side, attacks, tactics):
+    """Add where a king can go; also as bits, one for each direction."""
+    escapes = 0
+    for direction in range(8):
+        here = _next_square(king, direction, side)
+        if here < 0 or side.sign * position[here] > 0 or (attacks[here] >> side.their_levels) & 1:
+            continue
+        escapes |= 1 << direction
+        tactics[here] |= np.int64(1) << (ESCAPES + side.turned)
+    return escapes
+
+
+@kernel
+def _add_losses(piece, here, side, attacks, tactics):
+    """Add what an exchange on the square of a piece would cost, at least so much."""
+    word = attacks[here]
+    attackers, defenders = (word >> side.their_levels) & 7, (word >> side.own_levels) & 7
+    if not attackers:
+        return
+    gain = VALUES[piece]
+    if defenders:
+        taker = _least(word >> side.their_kinds)
+        last = taker if defenders & 2 else np.int64(0)
+        taken_back = max(_least(word >> side.own_kinds) - last, 0) if attackers & 2 else 0
+        gain -= max(taker - taken_back, 0)
+    first = LOSSES + side.turned * len(_GAINS)
+    for level in range(len(_GAINS)):
+        if gain >= _GAINS[level]:
+            tactics[here] |= np.int64(1) << (first + level)
 
 
 @kernel
 def _least(kinds):
     """The value of the least of some kinds, bit n for piece n + 1."""
+    kinds &= _ALL_KINDS
     least = np.int64(1000)
     while kinds:
         least = min(least, VALUES[lowest_bit(kinds) + 1])
@@ -240,33 +259,62 @@ def _least(kinds):
 
 
 @kernel
-def _add_around_king(position, king, turned, sign, attacks, their_levels, tactics):
-    """Add where a king can go, and who alone stands between it and one of their sliders."""
-    for direction in range(8):
-        rank, file = king // 9, king % 9
-        shield = np.int64(-1)
-        for distance in range(1, 9):
-            rank += _STEP_RANKS[direction]
-            file += _STEP_FILES[direction]
-            if rank < 0 or rank > 8 or file < 0 or file > 8:
-                break
-            square = 9 * rank + file
-            here = 80 - square if turned else square
-            piece = sign * position[here]
-            if distance == 1 and piece <= 0 and not (attacks[here] >> their_levels) & 1:
-                tactics[here] |= np.int64(1) << (ESCAPES + turned)
-            if piece:
-                if shield >= 0:
-                    if piece < 0 and (SLIDERS_TO[direction] >> -piece) & 1:
-                        tactics[shield] |= np.int64(1) << (SHIELDS + turned)
-                    break
-                shield = here
+def _add_forks(square, worth, side, attacked_once, tactics):
+    """Add from where a piece of a hand would attack this square and one before it."""
+    first = FORKS + (1 - side.turned) * len(_FORKING)
+    for kind in range(len(_FORKING)):
+        if worth > VALUES[_FORKING[kind]]:
+            low, high = piece_attacks(_FORKING[kind], square, side.occupied_low, side.occupied_high)
+            twice_low, twice_high = attacked_once[kind, 0] & low, attacked_once[kind, 1] & high
+            _mark(twice_low, twice_high, np.int64(1) << (first + kind), side, tactics)
+            attacked_once[kind, 0] |= low
+            attacked_once[kind, 1] |= high
 
 
 @kernel
-def _mark(squares, offset, turned, bit, tactics):
-    """Set `bit` on a set of squares of which the first is `offset`."""
-    while squares:
-        square = offset + lowest_bit(squares)
-        squares &= squares - 1
-        tactics[80 - square if turned else square] |= bit
+def _add_mates(position, king, side, attacks, escapes, tactics):
+    """Add where a piece of theirs beside a king, dropped or moved, would mate; or a knight."""
+    attacker = 1 - side.turned
+    drop = np.int64(1) << (MATES + 2 * attacker)
+    move = drop << 1
+    in_hand = 0
+    for kind in range(1, KINDS_IN_HAND):  # a pawn may not be dropped for mate
+        if position[OWN_HAND + KINDS_IN_HAND * attacker + kind]:
+            in_hand |= 1 << (kind + 1)
+    for direction in range(8):
+        here = _next_square(king, direction, side)
+        if here < 0 or not _can_stay(position, here, side, attacks):
+            continue
+        levels = attacks[here] >> side.their_levels
+        if levels & 1 and not position[here] and _MATING[0, direction, escapes] & in_hand:
+            tactics[here] |= drop
+        zone = np.int64((80 - here if attacker else here) < 27)
+        theirs = ((attacks[here] >> side.their_kinds) & _ALL_KINDS) << 1
+        if levels & 2 and _MATING[zone, direction, escapes] & theirs:
+            tactics[here] |= move
+    for direction in (KNIGHT_LEFT, KNIGHT_RIGHT):
+        here = _next_square(king, direction, side)
+        if escapes or here < 0 or not _can_stay(position, here, side, attacks):
+            continue
+        if not position[here] and (in_hand >> KNIGHT) & 1:
+            tactics[here] |= drop
+        if (attacks[here] >> (side.their_kinds + KNIGHT - 1)) & 1:
+            tactics[here] |= move
+
+
+@kernel
+def _can_stay(position, here, side, attacks):
+    """Whether a piece of theirs can come here and only the king could take it."""
+    taken_back = (attacks[here] >> side.own_kinds) & _BUT_KING
+    return side.sign * position[here] >= 0 and not taken_back
+
+
+@kernel
+def _mark(low, high, bit, side, tactics):
+    """Set `bit` on a set of squares."""
+    while low:
+        tactics[_movers_number(lowest_bit(low), side)] |= bit
+        low &= low - 1
+    while high:
+        tactics[_movers_number(LOW_SQUARES + lowest_bit(high), side)] |= bit
+        high &= high - 1

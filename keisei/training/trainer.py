@@ -153,7 +153,8 @@ class Trainer:
             steps = training.parallel.rollout_length or steps
         games = self._groups[0].games * self._rollouts
         if self._device_policy is not None:
-            rollout = DeviceRollout(steps, games, self.agent.device)
+            words = self.agent.model.features.words
+            rollout = DeviceRollout(steps, games, words, self.agent.device)
             self._device_update = DeviceUpdate(self.agent, self._device_policy, rollout)
             return rollout
         if self._learners == 1:

@@ -16,6 +16,13 @@ pytestmark = pytest.mark.skipif(
     not has_pair_products(), reason="this processor has no products of pairs of bfloat16"
 )
 
+
+@pytest.fixture(autouse=True)
+def _no_tiles(monkeypatch):
+    """Wherever these kernels can run, they are tested."""
+    monkeypatch.setattr("torch.cpu._is_amx_tile_supported", lambda: False)
+
+
 # Of what is computed, as lengths of vectors: bfloat16 has eight binary digits, and a dozen layers
 # round. The gradient of a policy is a small difference of what its moves say.
 OF_ANSWERS, OF_GRADIENTS = 2e-2, 0.15
@@ -208,6 +215,11 @@ def test_other_networks_are_left_to_torch(settings):
 
 def test_a_processor_without_such_products_leaves_all_to_torch(monkeypatch):
     monkeypatch.setattr("keisei.core.fused_network.has_pair_products", lambda: False)
+    assert isinstance(half_network(model_of()), HalfCopy)
+
+
+def test_a_processor_that_multiplies_tiles_leaves_all_to_torch(monkeypatch):
+    monkeypatch.setattr("torch.cpu._is_amx_tile_supported", lambda: True)
     assert isinstance(half_network(model_of()), HalfCopy)
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from keisei.config_schema import ModelConfig, PPOConfig
-from keisei.core.llvm_code import has_pair_products
+from keisei.core.fused_network import FusedNetwork
 from keisei.core.ppo_agent import PPOAgent
 from keisei.shogi.vector_shogi import VectorShogi
 from tests.core.reference import softmax_over_legal
@@ -91,7 +91,7 @@ def test_kernels_of_a_network_leave_torch_one_thread():
         for mixed_precision in (False, True):
             agent = PPOAgent(config, PPOConfig(), mixed_precision=mixed_precision)
             agent.use_threads(2)
-            kernels = mixed_precision and has_pair_products()
+            kernels = mixed_precision and FusedNetwork.is_for(agent.model)
             assert torch.get_num_threads() == (1 if kernels else 2)
             games = played_games(70)
             choice = agent.select_actions(games.positions, games.legal, games.legal_counts, None)

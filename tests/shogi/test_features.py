@@ -13,6 +13,7 @@ from keisei.shogi import features
 from keisei.shogi.features import FEATURE_SETS, feature_set
 from keisei.shogi.policy_output_mapper import PolicyOutputMapper
 from keisei.shogi.vector_shogi import VectorShogi
+from tests.shogi.tactics_reference import Danger, tactics_planes
 
 # The rules once more, written by hand: piece letters by number, and moves as (right, up) steps.
 LETTERS = ["P", "L", "N", "S", "G", "B", "R", "K", "+P", "+L", "+N", "+S", "+B", "+R"]
@@ -108,8 +109,36 @@ def attack_reference(position: NDArray[np.int8]) -> Planes:
     return planes
 
 
-REFERENCES = {"core46": core46_reference, "attack": attack_reference}
-ATTACK_NAMES = list(attack_reference(np.zeros(100, np.int8)))
+def reach_of(letters: str, square: tuple[int, int]) -> set[tuple[int, int]]:
+    """What a piece of the opponent reaches on a board without edges or other pieces."""
+    moves = [(step, 1) for step in STEPS.get(letters, [])]
+    moves += [(slide, 8) for slide in SLIDES.get(letters, [])]
+    return {
+        (square[0] + forward * distance, square[1] - right * distance)
+        for (right, forward), furthest in moves
+        for distance in range(1, furthest + 1)
+    }
+
+
+def tactics_reference(position: NDArray[np.int8]) -> Planes:
+    board = position[:81].reshape(9, 9)
+    own_hand, their_hand = position[81:88].tolist(), position[88:95].tolist()
+    turned = -board[::-1, ::-1]
+    dangers = {
+        "own": Danger(board, their_hand, attacked_squares, reach_of),
+        "their": Danger(turned, own_hand, attacked_squares, reach_of),
+    }
+    new = tactics_planes(dangers, lambda square: (8 - square[0], 8 - square[1]))
+    return {**attack_reference(position), **new}
+
+
+REFERENCES = {
+    "core46": core46_reference,
+    "attack": attack_reference,
+    "tactics": tactics_reference,
+}
+NAMES = {name: list(planes(np.zeros(100, np.int8))) for name, planes in REFERENCES.items()}
+ATTACK_NAMES = NAMES["attack"]
 
 
 @cache
@@ -154,10 +183,10 @@ def legal_positions() -> NDArray[np.int8]:
     return np.concatenate([played_positions(), repeated_positions(), *by_hand])
 
 
-def planes_of(sfen: str) -> dict[str, torch.Tensor]:
-    """The planes of the attack set by name; core46 is the first part of it."""
-    planes = feature_set("attack").expand(torch.from_numpy(position_of(sfen)))[0]
-    return dict(zip(ATTACK_NAMES, planes, strict=True))
+def planes_of(sfen: str, name: str = "attack") -> dict[str, torch.Tensor]:
+    """The planes of a set by name; core46 is the first part of attack, and that of tactics."""
+    planes = feature_set(name).expand(torch.from_numpy(position_of(sfen)))[0]
+    return dict(zip(NAMES[name], planes, strict=True))
 
 
 def squares_of(plane: torch.Tensor) -> set[str]:
@@ -168,6 +197,8 @@ def squares_of(plane: torch.Tensor) -> set[str]:
 @pytest.mark.parametrize("name", REFERENCES)
 def test_every_plane_equals_the_reference_exactly(name: str) -> None:
     positions = np.concatenate([legal_positions(), scattered_positions()])
+    if name == "tactics":  # its reference takes 0.1 s a position
+        positions = positions[::4]
     planes = feature_set(name).expand(torch.from_numpy(positions)).numpy()
     assert planes.dtype == np.float32
     references = [REFERENCES[name](position) for position in positions]
@@ -210,7 +241,8 @@ def test_the_first_planes_of_the_groups_are_where_their_constants_say() -> None:
         "their hand P >= 1": features.THEIR_UNARY_HAND,
     }
     assert {name: ATTACK_NAMES.index(name) for name in first_planes} == first_planes
-    assert (features.CORE46_PLANES, features.ATTACK_PLANES) == (46, 136)
+    counts = (features.CORE46_PLANES, features.ATTACK_PLANES, features.TACTICS_PLANES)
+    assert counts == (46, 136, 176)
 
 
 def test_a_slider_attacks_up_to_and_including_the_first_piece_of_either_side() -> None:
@@ -246,6 +278,49 @@ def test_white_sees_the_turned_board_as_black_would() -> None:
     assert float(white["colour"].min()) == 1
     differing = [name for name in black if not torch.equal(black[name], white[name])]
     assert differing == ["colour"]
+
+
+class TestTactics:
+    def test_a_gold_dropped_before_the_king_and_backed_by_a_pawn_mates(self) -> None:
+        planes = planes_of("4k4/9/4P4/9/9/9/9/9/4K4 b G 1", "tactics")
+        assert squares_of(planes["own mates by a drop"]) == {"5b"}
+        without = planes_of("4k4/9/9/9/9/9/9/9/4K4 b G 1", "tactics")
+        assert squares_of(without["own mates by a drop"]) == set()
+
+    def test_a_guard_of_the_square_or_an_escape_prevents_the_mate(self) -> None:
+        guarded = planes_of("4k4/3s5/4P4/9/9/9/9/9/4K4 b S 1", "tactics")
+        assert squares_of(guarded["own mates by a drop"]) == set()
+        silver = planes_of("4k4/9/4P4/9/9/9/9/9/4K4 b S 1", "tactics")
+        assert squares_of(silver["own mates by a drop"]) == set()
+
+    def test_a_knight_mates_a_king_that_its_own_men_shut_in(self) -> None:
+        planes = planes_of("7nk/7nl/9/9/9/9/9/9/4K4 b N 1", "tactics")
+        assert squares_of(planes["own mates by a drop"]) == {"2c"}
+
+    def test_a_pawn_is_not_dropped_for_mate_but_moved(self) -> None:
+        planes = planes_of("4k4/9/3GPG3/9/9/9/9/9/4K4 b P 1", "tactics")
+        assert "5b" in squares_of(planes["own mates by a move"])
+        assert squares_of(planes["own mates by a drop"]) == set()
+
+    def test_the_mate_that_threatens_the_mover_is_seen_too(self) -> None:
+        planes = planes_of("4k4/9/9/9/9/9/4p4/9/4K4 b g 1", "tactics")
+        assert squares_of(planes["their mates by a drop"]) == {"5h"}
+        assert squares_of(planes["own escapes"]) == {"6i", "4i", "6h", "4h"}
+
+    def test_an_exchange_counts_who_takes_back(self) -> None:
+        free = planes_of("4k4/9/9/9/4s4/4L4/9/9/4K4 b - 1", "tactics")
+        assert squares_of(free["their losses >= 5"]) == {"5e"}
+        backed = planes_of("4k4/9/9/4l4/4s4/4L4/9/9/4K4 b - 1", "tactics")
+        assert squares_of(backed["their losses >= 1"]) == {"5e"}
+        assert squares_of(backed["their losses >= 3"]) == set()
+
+    def test_a_fork_attacks_two_that_are_worth_more_or_stand_alone(self) -> None:
+        planes = planes_of("4k4/9/9/3r1b3/9/9/9/9/4K4 b N 1", "tactics")
+        assert squares_of(planes["own N forks"]) == {"5f"}
+
+    def test_a_shield_stands_alone_before_the_king(self) -> None:
+        planes = planes_of("4k4/9/9/4r4/9/4S4/9/9/4K4 b - 1", "tactics")
+        assert squares_of(planes["own shields"]) == {"5f"}
 
 
 def test_more_than_8_pawns_in_hand_differ_only_in_the_count() -> None:
@@ -316,7 +391,8 @@ class TestEverySet:
         torch.compiler.reset()
         compiled = torch.compile(chosen.expand, fullgraph=True, backend=keep)
         positions = torch.from_numpy(played_positions())
-        assert torch.equal(compiled(positions), chosen.expand(positions))
+        sets = chosen.sets_of(positions)
+        assert torch.equal(compiled(positions, sets), chosen.expand(positions))
         (graph,) = graphs
         targets = [str(node.target) for node in graph.graph.nodes]
         assert any("columns" in target for target in targets)

@@ -132,7 +132,9 @@ class _DeviceGroup:
         games = self_play.games.num_games
         self._columns = slice(column, column + games)
         self._step = _pinned((1,), torch.int64, agent.device)
+        self._features = agent.model.features
         self._positions = _pinned((games, POSITION_BYTES), torch.int8, agent.device)
+        self._sets = _pinned((games, 81, self._features.words), torch.int64, agent.device)
         self._masks = _pinned((games, MASK_BYTES), torch.uint8, agent.device)
         self._words = _pinned((games,), torch.int64, agent.device)
         self._learners = _pinned((games,), torch.bool, agent.device)
@@ -147,6 +149,7 @@ class _DeviceGroup:
         games = self.self_play.games
         self._step[0] = step
         self._positions.numpy()[:] = games.positions
+        self._features.write_sets(games.positions, self._sets.numpy())
         pack_masks(games.legal, games.legal_counts, self._masks.numpy())
         self._words.numpy()[:] = games.random_fractions() * 2.0**32
         self._learners.numpy()[:] = self.self_play.learners_turns()
@@ -161,16 +164,17 @@ class _DeviceGroup:
 
     def _answer(self, rollout: DeviceRollout) -> None:
         """All that the device does: where it reads and writes never changes."""
-        step, positions, masks, words = (
+        step, positions, sets, masks, words = (
             tensor.to(self._device, non_blocking=True)
-            for tensor in (self._step, self._positions, self._masks, self._words)
+            for tensor in (self._step, self._positions, self._sets, self._masks, self._words)
         )
-        choice = self._policy.choose(positions, masks, words, self.self_play.temperature)
+        choice = self._policy.choose(positions, sets, masks, words, self.self_play.temperature)
         planes = choice.planes
         if self._opponent is not None and self._opponent_rows:
-            planes = self._with_opponents(planes, positions, masks, words)
+            planes = self._with_opponents(planes, positions, sets, masks, words)
         for steps, said in (
             (rollout.positions, positions),
+            (rollout.sets, sets),
             (rollout.masks, masks),
             (rollout.planes, planes.to(torch.int16)),
             (rollout.log_probs, choice.log_probs),
@@ -180,13 +184,13 @@ class _DeviceGroup:
         self._planes.copy_(planes, non_blocking=True)
 
     def _with_opponents(
-        self, planes: Tensor, positions: Tensor, masks: Tensor, words: Tensor
+        self, planes: Tensor, positions: Tensor, sets: Tensor, masks: Tensor, words: Tensor
     ) -> Tensor:
         """The planes with a past self's where it is to move: asked of all its games, one shape."""
         assert self._opponent is not None
         rows = slice(self._opponent_rows)
         theirs = self._opponent.choose(
-            positions[rows], masks[rows], words[rows], self.self_play.temperature
+            positions[rows], sets[rows], masks[rows], words[rows], self.self_play.temperature
         )
         learners = self._learners[rows].to(self._device, non_blocking=True)
         return torch.cat([torch.where(learners, planes[rows], theirs.planes), planes[rows.stop :]])
@@ -227,9 +231,10 @@ class _DeviceGroup:
 
     def _values(self, positions: NDArray[np.int8]) -> NDArray[np.float32]:
         seen = torch.from_numpy(positions).to(self._device)
+        sets = self._features.sets_of(torch.from_numpy(positions)).to(self._device)
         if self._records and self._recorded_values is None:
-            self._recorded_values = RecordedCall(self._policy.values, seen)
-        values = (self._recorded_values or self._policy.values)(seen)
+            self._recorded_values = RecordedCall(self._policy.values, seen, sets)
+        values = (self._recorded_values or self._policy.values)(seen, sets)
         answer: NDArray[np.float32] = values.cpu().numpy()
         return answer
 

@@ -66,10 +66,11 @@ def compile_ahead(
 
     games: of a group; opponent_games: those of them against a past self.
     """
-    rollout = DeviceRollout(config.training.rollout_length, config.games.count, agent.device)
+    words = agent.model.features.words
+    rollout = DeviceRollout(config.training.rollout_length, config.games.count, words, agent.device)
     for asked, rows in ((policy, games), (opponent, opponent_games)):
         if asked is not None and rows:
-            asked.values(rollout.positions[0, :rows])
+            asked.values(rollout.positions[0, :rows], rollout.sets[0, :rows])
     steps = min(config.ppo.minibatch, rollout.steps * rollout.games)
     chosen = torch.arange(steps, device=agent.device)
     entropy_weight = torch.tensor(config.ppo.entropy, device=agent.device)

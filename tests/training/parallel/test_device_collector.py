@@ -39,7 +39,7 @@ class Played:
             opinionated(self.pool.opponent, seed=9)  # so that it is told from the learner
         self.policy = DevicePolicy(self.agent)
         self.collector = DeviceCollector(config, self.agent, self.policy, self.pool, threads=1)
-        self.rollout = DeviceRollout(config.training.rollout_length, config.games.count, CPU)
+        self.rollout = DeviceRollout(config.training.rollout_length, config.games.count, 1, CPU)
         self.last_values, self.statistics = self.collector.collect(self.rollout)
         self.config = config
 
@@ -123,7 +123,9 @@ def test_a_past_self_moves_where_it_is_its_turn_and_these_steps_do_not_train():
             (played.agent, rollout.trains[step]),
             (opponent, ~rollout.trains[step]),
         ):
-            chosen = DevicePolicy(player).choose(rollout.positions[step], masks, words, 1.0)
+            chosen = DevicePolicy(player).choose(
+                rollout.positions[step], rollout.sets[step], masks, words, 1.0
+            )
             assert torch.equal(chosen.planes[rows].short(), rollout.planes[step][rows])
             words_seen += int(rows.sum())
         games.step(played.actions(games, step))
