@@ -48,6 +48,23 @@ def _plays_on_device(config: Config, device: torch.device) -> bool:
     return collector == "device"
 
 
+def agent_of(config: Config) -> PPOAgent:
+    """The agent of a run, as it begins."""
+    # Large batches of one shape: worth trying out which convolution is fastest.
+    torch.backends.cudnn.benchmark = True
+    # Products of float32 are those of Muon, which needs few digits.
+    torch.backends.cuda.matmul.allow_tf32 = True
+    return PPOAgent(
+        config.model,
+        config.ppo,
+        device=pick_device(config.device),
+        seed=config.seed,
+        compile=config.training.compile,
+        record=config.training.cuda_graphs,
+        mixed_precision=config.training.mixed_precision,
+    )
+
+
 class Trainer:
     """The learner, the games and the counters of one run.
 
@@ -73,17 +90,7 @@ class Trainer:
         self._log_path = None if folder is None else folder / LOG_FILE
         self._trace_path = folder / TRACE_FILE if folder is not None and trace else None
         self.timeline = Timeline(self._trace_path, "learner", owner=True)
-        # Large batches of one shape: worth trying out which convolution is fastest.
-        torch.backends.cudnn.benchmark = True
-        self.agent = PPOAgent(
-            config.model,
-            config.ppo,
-            device=pick_device(config.device),
-            seed=config.seed,
-            compile=config.training.compile,
-            record=config.training.cuda_graphs,
-            mixed_precision=config.training.mixed_precision,
-        )
+        self.agent = agent_of(config)
         by_rating = config.games.opponent_choice == "rating"
         self.pool = (
             OpponentPool(config, self.agent, by_rating=by_rating)

@@ -25,7 +25,11 @@ from keisei.core.recorded_call import RecordedCall
 from keisei.shogi.batch import POSITION_BYTES
 from keisei.shogi.judging import Reason
 from keisei.training.opponent_pool import OpponentPool
-from keisei.training.parallel.device_start import compile_ahead, kernels_compiled_beside
+from keisei.training.parallel.device_start import (
+    compile_learning,
+    compile_playing,
+    compiled_beside,
+)
 from keisei.training.parallel.experience_collector import (
     PlaysHere,
     join_states,
@@ -58,15 +62,15 @@ class DeviceCollector(PlaysHere):
         opponent = None if pool is None else DevicePolicy(pool.opponent)
         groups = device_groups(config)
         if agent.compiles:
-            with kernels_compiled_beside(config):
-                compile_ahead(
-                    config,
+            with compiled_beside(config):
+                compile_playing(
                     agent,
                     policy,
                     opponent,
                     games=groups[0].games,
                     opponent_games=round(config.games.opponent_share * groups[0].games),
                 )
+            compile_learning(config, agent, policy)
         # Half of the cores: the process that feeds the device needs the others. 4,096 games are
         # stepped in 1.4 ms by 8 threads of 16 cores, in 1.9 ms by 16.
         threads = max(1, threads // 2)

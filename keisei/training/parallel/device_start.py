@@ -1,8 +1,9 @@
-"""A quicker start on a GPU: its functions are compiled here while a child compiles the kernels.
+"""A quicker start on a GPU: what plays is compiled here while children compile the rest.
 
-Both take more than half a minute on a new machine. Kernels go to a cache on disk, so that a child
-process can compile them for this one: `python -m keisei.training.parallel.device_start` reads a
-config from standard input and plays a few plies of a few games with it, on the CPU.
+On a new machine each part takes ten seconds and more. Kernels of games and compiled functions of
+torch go to caches on disk, so that a child process can compile them for this one: `python -m
+keisei.training.parallel.device_start PART` reads a config from standard input and compiles
+`kernels`, playing a few plies of a few games on the CPU, or the `losses`, on the GPU.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 
 import torch
 
@@ -21,40 +23,52 @@ from keisei.core.device_policy import DevicePolicy
 from keisei.core.device_rollout import DeviceRollout
 from keisei.core.ppo_agent import PPOAgent
 
+KERNELS, LOSSES = PARTS = ("kernels", "losses")
 _LOG = logging.getLogger(__name__)
 _FEW_GAMES, _FEW_STEPS = 8, 2
 _LONGEST_SECONDS = 300.0
 
 
 @contextmanager
-def kernels_compiled_beside(config: Config) -> Iterator[None]:
-    """Have a child compile the kernels of a run with this config while entered.
+def compiled_beside(config: Config, parts: Sequence[str] = PARTS) -> Iterator[None]:
+    """Have children compile parts of a run with this config while entered.
 
-    Whatever becomes of it, this process compiles what it does not find; a failure is logged.
+    Whatever becomes of them, this process compiles what it does not find; a failure is logged.
     """
+    with ExitStack() as stack:
+        children = [stack.enter_context(_child(config, part)) for part in parts]
+        yield
+        deadline = time.monotonic() + _LONGEST_SECONDS
+        for part, child in zip(parts, children, strict=True):
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(max(deadline - time.monotonic(), 0))
+            if child.returncode != 0:
+                _LOG.warning(
+                    "The child that compiles the %s failed: this process compiles them.", part
+                )
+
+
+@contextmanager
+def _child(config: Config, part: str) -> Iterator[subprocess.Popen[bytes]]:
+    hidden_gpu = {"CUDA_VISIBLE_DEVICES": ""} if part == KERNELS else {}
     child = subprocess.Popen(
-        [sys.executable, "-m", "keisei.training.parallel.device_start"],
+        [sys.executable, "-m", "keisei.training.parallel.device_start", part],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+        env={**os.environ, **hidden_gpu},
     )
     try:
         assert child.stdin is not None
         with suppress(BrokenPipeError), child.stdin as pipe:
             pipe.write(config.model_dump_json().encode())
-        yield
-        with suppress(subprocess.TimeoutExpired):
-            child.wait(_LONGEST_SECONDS)
-        if child.returncode != 0:
-            _LOG.warning("The child that compiles kernels failed: this process compiles them.")
+        yield child
     finally:
         child.kill()
         child.wait()
 
 
-def compile_ahead(
-    config: Config,
+def compile_playing(
     agent: PPOAgent,
     policy: DevicePolicy,
     opponent: DevicePolicy | None,
@@ -62,15 +76,20 @@ def compile_ahead(
     games: int,
     opponent_games: int,
 ) -> None:
-    """Compile what a run will call, on positions without pieces; no weight changes.
+    """Compile what chooses moves, on positions without pieces.
 
     games: of a group; opponent_games: those of them against a past self.
     """
-    words = agent.model.features.words
-    rollout = DeviceRollout(config.training.rollout_length, config.games.count, words, agent.device)
+    rollout = DeviceRollout(1, games, agent.model.features.words, agent.device)
     for asked, rows in ((policy, games), (opponent, opponent_games)):
         if asked is not None and rows:
             asked.values(rollout.positions[0, :rows], rollout.sets[0, :rows])
+
+
+def compile_learning(config: Config, agent: PPOAgent, policy: DevicePolicy) -> None:
+    """Compile what learns, on such positions; no weight changes."""
+    words = agent.model.features.words
+    rollout = DeviceRollout(config.training.rollout_length, config.games.count, words, agent.device)
     steps = min(config.ppo.minibatch, rollout.steps * rollout.games)
     chosen = torch.arange(steps, device=agent.device)
     entropy_weight = torch.tensor(config.ppo.entropy, device=agent.device)
@@ -92,11 +111,23 @@ def small_run(config: Config) -> Config:
     return config.model_copy(update=parts)
 
 
-def main() -> None:
-    """Compile the kernels of a run."""
+def _compile_kernels(config: Config) -> None:
     from keisei.training.trainer import Trainer
 
-    Trainer(small_run(Config.model_validate_json(sys.stdin.read()))).collect()
+    Trainer(small_run(config)).collect()
+
+
+def _compile_losses(config: Config) -> None:
+    from keisei.training.trainer import agent_of
+
+    agent = agent_of(config)
+    compile_learning(config, agent, DevicePolicy(agent))
+
+
+def main() -> None:
+    """Compile a part of a run."""
+    config = Config.model_validate_json(sys.stdin.read())
+    {KERNELS: _compile_kernels, LOSSES: _compile_losses}[sys.argv[1]](config)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,12 @@ from keisei.config_loading import config_of
 from keisei.core.device_policy import DevicePolicy
 from keisei.core.ppo_agent import PPOAgent
 from keisei.training.parallel import device_start
-from keisei.training.parallel.device_start import compile_ahead, kernels_compiled_beside
+from keisei.training.parallel.device_start import (
+    PARTS,
+    compile_learning,
+    compile_playing,
+    compiled_beside,
+)
 from tests.core.small import bits, opinionated, small_config
 
 COUNT_KERNELS = """
@@ -58,7 +63,8 @@ def test_nothing_is_learned_by_compiling_ahead():
     agent = opinionated(PPOAgent(config.model, config.ppo))
     policy = DevicePolicy(agent)
     before = bits(agent.state()[0])
-    compile_ahead(config, agent, policy, policy, games=2, opponent_games=1)
+    compile_playing(agent, policy, policy, games=2, opponent_games=1)
+    compile_learning(config, agent, policy)
     assert bits(agent.state()[0]) == before
     assert all(parameter.grad is None for parameter in agent.model.parameters())
 
@@ -76,20 +82,28 @@ def children(monkeypatch):
     return started
 
 
-def test_a_child_plays_with_the_config_it_is_told(children):
-    with kernels_compiled_beside(config_of(["shogi-gpu"])):
-        assert children[0].poll() is None
-    assert children[0].returncode == 0
+def test_children_play_and_learn_with_the_config_they_are_told(children):
+    settings = ["device=cpu", "games.count=4", "training.rollout_length=2"]
+    with compiled_beside(config_of(["shogi-gpu", *settings])):
+        assert [child.poll() for child in children] == [None, None]
+    assert [child.returncode for child in children] == [0, 0]
 
 
-def test_an_error_beside_it_ends_the_child(children):
-    with pytest.raises(torch.OutOfMemoryError), kernels_compiled_beside(config_of(["shogi-gpu"])):
+def test_a_child_that_fails_is_told_of(children, caplog):
+    with compiled_beside(config_of(["shogi-gpu"]), ["what nobody knows"]):
+        pass
+    assert children[0].returncode not in (0, None)
+    assert "compiles the what nobody knows failed" in caplog.text
+
+
+def test_an_error_beside_them_ends_the_children(children):
+    with pytest.raises(torch.OutOfMemoryError), compiled_beside(config_of(["shogi-gpu"])):
         raise torch.OutOfMemoryError
-    assert children[0].returncode == -signal.SIGKILL
+    assert [child.returncode for child in children] == [-signal.SIGKILL] * len(PARTS)
 
 
 def test_a_child_that_takes_too_long_is_not_waited_for(children, monkeypatch):
     monkeypatch.setattr(device_start, "_LONGEST_SECONDS", 0.0)
-    with kernels_compiled_beside(config_of(["shogi-gpu"])):
+    with compiled_beside(config_of(["shogi-gpu"])):
         pass
     assert children[0].returncode == -signal.SIGKILL
