@@ -11,21 +11,18 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from keisei.config_schema import PPOConfig
 from keisei.core.convolution_code import BOARD_SQUARES
 from keisei.core.half_copy import HalfCopy
+from keisei.core.lesson_kernels import FIGURES, Objective, Steps, learn_from
 from keisei.core.llvm_code import has_pair_products
 from keisei.core.matrix_products import add_product
-from keisei.core.packed_weights import PackedWeights, set_gradient
+from keisei.core.minibatch import Minibatch
+from keisei.core.packed_weights import PackedWeights, summed
+from keisei.core.ppo_loss import LOSSES, MOST_WEIGHT
 from keisei.core.res_tower import ActorCriticResTower
 from keisei.core.row_threads import in_threads, number_of_parts
-from keisei.core.tower_kernels import (
-    HEAD_CHANNELS,
-    VALUE_CHANNELS,
-    WIDTH,
-    tower_backward,
-    tower_forward,
-)
-from keisei.shogi.features import SparsePlanes
+from keisei.core.tower_kernels import HEAD_CHANNELS, VALUE_CHANNELS, WIDTH, tower_forward
 from keisei.shogi.policy_output_mapper import NUM_PLANES, PolicyOutputMapper
 
 
@@ -45,19 +42,8 @@ class _Moves(NamedTuple):
     """Where the logit of each is among what the heads say, [81, 32]."""
 
 
-class _Lesson(NamedTuple):
-    """What a pass leaves for `backward`."""
-
-    planes: SparsePlanes
-    moves: _Moves
-    boards: NDArray[np.uint16]
-    logits: Tensor
-    squares: NDArray[np.float32]
-    hidden: Tensor
-
-
 class FusedNetwork:
-    """Says of positions what the model says, and gives its gradients.
+    """Says of positions what the model says, and learns from minibatches.
 
     The weights may change at any time between two passes, by other processes too. What it says of a
     position does not depend on the others, to the last bit. The value's own layers are in float32.
@@ -65,9 +51,7 @@ class FusedNetwork:
 
     def __init__(self, model: ActorCriticResTower) -> None:
         self._model = model
-        self._weights = PackedWeights(model)
-        self._boards = np.zeros((0, *self._board_shape()), np.uint16)
-        self._lesson: _Lesson | None = None
+        self._packed = PackedWeights(model)
         self.threads: int | None = None
         """None: as many as torch has."""
 
@@ -94,28 +78,22 @@ class FusedNetwork:
         return self._say(positions, _Moves(planes, counts, _places_of_planes()))
 
     def of_moves(self, positions: Tensor, legal: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits [B, L] of the first counts [B] of the actions legal [B, L], and values [B].
-
-        Differentiable, by `backward`, until the next pass.
-        """
-        actions = legal.view(torch.uint16) if legal.dtype == torch.int16 else legal
-        moves = _Moves(actions.numpy(), counts.long().numpy(), _places_of_actions())
-        return self._say(positions, moves)
+        """Logits [B, L] of the first counts [B] of the actions legal [B, L], and values [B]."""
+        return self._say(positions, _Moves(*_of_kernels(legal, counts), _places_of_actions()))
 
     def _say(self, positions: Tensor, moves: _Moves) -> tuple[Tensor, Tensor]:
-        weights, last = self._weights, self._model.value
-        weights.read()
-        planes = self._model.features.sparse(positions.numpy())
-        rows, learns = len(positions), torch.is_grad_enabled()
+        model, weights = self._model, self._packed.weights
+        self._packed.read()
+        rows = len(positions)
         logits = np.empty(moves.legal.shape, np.float32)
         squares = np.empty((rows, VALUE_CHANNELS * 81), np.float32)
-        hidden = self._model.value_hidden.bias.detach().repeat(rows, 1)
-        boards = self._boards_for(rows) if learns else None
+        hidden = model.value_hidden.bias.detach().repeat(rows, 1)
 
         def answer(part: slice, _: int) -> None:
+            planes = model.features.sparse(positions[part].numpy())
             tower_forward(
-                planes.sets[part],
-                planes.even[part],
+                planes.sets,
+                planes.even,
                 moves.legal[part],
                 moves.counts[part],
                 moves.places,
@@ -125,70 +103,54 @@ class FusedNetwork:
                 weights.tower_biases,
                 weights.heads,
                 weights.heads_bias,
-                self._boards_of_one() if boards is None else boards[part],
+                np.zeros((1, len(weights.tower) + 1, BOARD_SQUARES, WIDTH), np.uint16),
                 logits[part],
                 squares[part],
             )
             add_product(squares[part], weights.hidden, hidden.numpy()[part])
 
         in_threads(rows, self._threads, answer)
-        told = torch.from_numpy(logits)
-        if boards is not None:
-            told.requires_grad_()
-            hidden.requires_grad_()
-            self._lesson = _Lesson(planes, moves, boards, told, squares, hidden)
-        values = (functional.relu(hidden) * last.weight).sum(1) + last.bias
-        return told, torch.tanh(values)
+        with torch.no_grad():
+            values = (functional.relu(hidden) * model.value.weight).sum(1) + model.value.bias
+        return torch.from_numpy(logits), torch.tanh(values)
 
-    def backward(self, loss: Tensor) -> None:
-        """Set the gradients of the model's weights, in place where there are some."""
-        lesson, self._lesson = self._lesson, None
-        assert lesson is not None, "nothing was said to learn from"
-        last, weights = self._model.value, self._weights
-        by_logits, by_hidden, of_last, of_last_bias = torch.autograd.grad(
-            loss, (lesson.logits, lesson.hidden, last.weight, last.bias)
+    def learn(
+        self, minibatch: Minibatch, config: PPOConfig, entropy_weight: float
+    ) -> dict[str, Tensor]:
+        """Set the gradients of the model's weights by the loss of `ppo_losses`, which it gives.
+
+        In place where there are some.
+        """
+        self._packed.read()
+        rows = len(minibatch.positions)
+        legal, counts = _of_kernels(minibatch.legal, minibatch.counts)
+        steps = Steps._make([legal, counts, *(tensor.numpy() for tensor in minibatch[3:])])
+        objective = Objective(
+            config.clip, config.value_coefficient, entropy_weight, MOST_WEIGHT, 1 / rows
         )
-        gradients = weights.gradients(number_of_parts(len(by_logits), self._threads))
+        parts = number_of_parts(rows, self._threads)
+        gradients = [self._packed.gradients() for _ in range(parts)]
+        figures = np.zeros((parts, FIGURES))
 
         def add(part: slice, number: int) -> None:
-            of_hidden, *of_others = (sums[number] for sums in gradients)
-            slopes, squares = by_hidden.numpy()[part], lesson.squares[part]
-            by_squares = np.zeros_like(squares)
-            add_product(slopes, weights.hidden_back, by_squares)
-            add_product(np.ascontiguousarray(slopes.T), squares, of_hidden)
-            tower_backward(
-                lesson.planes.sets[part],
-                lesson.planes.even[part],
-                lesson.moves.legal[part],
-                lesson.moves.counts[part],
-                lesson.moves.places,
-                lesson.boards[part],
-                squares,
-                weights.tower_back,
-                weights.heads_back,
-                by_logits.numpy()[part],
-                by_squares,
-                *of_others,
-            )
+            planes = self._model.features.sparse(minibatch.positions[part].numpy())
+            some = Steps._make(array[part] for array in steps)
+            weights, places = self._packed.weights, _places_of_actions()
+            sums = gradients[number], figures[number]
+            learn_from(planes.sets, planes.even, some, weights, places, objective, *sums)
 
-        in_threads(len(by_logits), self._threads, add)
-        weights.give_back(gradients.summed())
-        set_gradient(self._model.value_hidden.bias, by_hidden.sum(0))
-        set_gradient(last.weight, of_last)
-        set_gradient(last.bias, of_last_bias)
+        in_threads(rows, self._threads, add)
+        self._packed.give_back(summed(gradients))
+        policy, value, entropy, kl, clipped = (float(figure) for figure in figures.sum(0))
+        loss = policy + config.value_coefficient * value - entropy_weight * entropy
+        told = torch.tensor([loss, policy, value, entropy, kl, clipped])
+        return dict(zip(LOSSES, told.unbind(), strict=True))
 
-    def _board_shape(self) -> tuple[int, ...]:
-        """Of what a position makes of all layers."""
-        return (2 * len(self._model.blocks) + 1, BOARD_SQUARES, WIDTH)
 
-    def _boards_of_one(self) -> NDArray[np.uint16]:
-        return np.zeros((1, *self._board_shape()), np.uint16)
-
-    def _boards_for(self, rows: int) -> NDArray[np.uint16]:
-        """Memory with margins of 0, the same again if it is asked for as many."""
-        if len(self._boards) != rows:
-            self._boards = np.zeros((rows, *self._board_shape()), np.uint16)
-        return self._boards
+def _of_kernels(legal: Tensor, counts: Tensor) -> tuple[NDArray[np.uint16], NDArray[np.int64]]:
+    """Moves as kernels see them; torch indexes with int16."""
+    actions = legal.view(torch.uint16) if legal.dtype == torch.int16 else legal
+    return actions.numpy(), counts.long().numpy()
 
 
 @cache

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from keisei.config_schema import ModelConfig, PPOConfig
 from keisei.core.experience_buffer import ExperienceBuffer
 from keisei.core.fused_network import FusedNetwork, half_network
+from keisei.core.half_copy import HalfCopy
 from keisei.core.legal_policy import choose_moves, played_moves
 from keisei.core.legal_pool import padded_width
 from keisei.core.minibatch import (
@@ -330,12 +331,14 @@ class PPOAgent:
 
     def gradients_of(self, minibatch: Minibatch, entropy_weight: float) -> dict[str, Tensor]:
         """Set the gradient of every parameter for a minibatch; the losses, by name."""
+        if isinstance(self._half, FusedNetwork):
+            return self._half.learn(minibatch, self.config, entropy_weight)
         losses = self.losses(minibatch, entropy_weight)
         self._backward(losses["loss"])
         return {name: value.detach() for name, value in losses.items()}
 
     def losses(self, minibatch: Minibatch, entropy_weight: float) -> dict[str, Tensor]:
-        """The clipped objective and its parts, differentiable in "loss"."""
+        """The clipped objective and its parts, differentiable in "loss" where torch computes."""
         logits, values = self._for_moves(
             self._forward, minibatch.positions, minibatch.legal, minibatch.counts
         )
@@ -371,7 +374,7 @@ class PPOAgent:
 
     def _backward(self, loss: Tensor) -> None:
         """Set the gradients of the model's parameters."""
-        if self._half is not None:
+        if isinstance(self._half, HalfCopy):
             self._half.backward(loss)
         else:
             # Not by the optimizer, whose first call imports Dynamo: 1 s and 70 MB in each helper.
@@ -397,9 +400,12 @@ class PPOAgent:
 
     def forward_and_backward(self, positions: Tensor, sets: Tensor) -> None:
         """The network's part of learning, for benchmarks; the weights do not change."""
+        if isinstance(self._half, FusedNetwork):
+            self._half.learn(_with_one_move(positions), self.config, 0.0)
+            return
         logits, values = self._alone(positions, sets)
         loss = logits.mean() + values.mean()
-        if self._half is not None:
+        if isinstance(self._half, HalfCopy):
             self._half.backward(loss)
         else:
             torch.autograd.grad(loss, self._parameters)
@@ -408,6 +414,14 @@ class PPOAgent:
         """What is computed for positions whatever their moves are."""
         legal = torch.zeros(len(positions), 1, dtype=torch.int16, device=self.device)
         return self._for_moves(self._forward, positions, legal, torch.zeros_like(legal[:, 0]), sets)
+
+
+def _with_one_move(positions: Tensor) -> Minibatch:
+    """Steps in which there was nothing to choose."""
+    rows = len(positions)
+    counts, actions = torch.ones(rows, dtype=torch.int64), torch.zeros(rows, dtype=torch.int64)
+    legal, numbers = torch.zeros(rows, 1, dtype=torch.int16), torch.zeros(rows)
+    return Minibatch(positions, legal, counts, actions, *[numbers] * 4)
 
 
 def _laid_out_like(parameter: Tensor, value: Tensor) -> Tensor:

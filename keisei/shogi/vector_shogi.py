@@ -180,11 +180,12 @@ class VectorShogi:
 
     def state(self, games: Any = slice(None)) -> State:
         """Everything about the games (or those selected by an index), as arrays by name."""
-        records = self._games.records[games]
-        state = {name: np.array(records[name]) for name in GAME.names or ()}
-        for name in _HISTORY:
-            state[name] = np.array(getattr(self._games, name)[games])
-        return state
+        return {name: np.array(array[games]) for name, array in self.live_state().items()}
+
+    def live_state(self) -> State:
+        """The same of all games without a copy: the next step changes it."""
+        records = {name: self._games.records[name] for name in GAME.names or ()}
+        return records | {name: getattr(self._games, name) for name in _HISTORY}
 
     def load_state(self, state: Mapping[str, NDArray[Any]], games: Any = slice(None)) -> None:
         """Continue the games of `state` in this batch (or in the games selected by an index)."""

@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from keisei.config_schema import ModelConfig
+from keisei.config_schema import ModelConfig, PPOConfig
 from keisei.core.fused_network import FusedNetwork, half_network
 from keisei.core.half_copy import HalfCopy
 from keisei.core.legal_policy import played_moves
 from keisei.core.llvm_code import has_pair_products
+from keisei.core.minibatch import Minibatch
+from keisei.core.ppo_loss import LOSSES, ppo_losses
 from keisei.core.res_tower import model_factory
 from tests.core.small import one_thread, played_games
 
@@ -69,27 +71,48 @@ def distance(one, other):
     return float((one - other).norm() / other.norm())
 
 
-def loss_of(logits, values, moves):
-    """With another slope for every position."""
-    played = played_moves(logits, *moves)
-    weights = torch.linspace(-1, 2, len(values))
-    return ((played.log_probs + 0.3 * played.entropies + values) * weights).mean()
+CONFIG = PPOConfig(clip=0.2, value_coefficient=0.7)
+ENTROPY_WEIGHT = 0.3
+
+
+@pytest.fixture(scope="module")
+def minibatch(positions, moves):
+    """Steps of all kinds: gains and losses, clipped or not, of weights old and new."""
+    legal, counts, played = moves
+    rows, draw = len(counts), torch.Generator().manual_seed(3)
+
+    def between(low, high):
+        return low + (high - low) * torch.rand(rows, generator=draw)
+
+    log_probs = -counts.float().log() + between(-0.6, 0.6)
+    lags = torch.arange(rows).float() % 3
+    return Minibatch(
+        positions, legal, counts, played, log_probs, between(-2, 2), between(-1, 1), lags
+    )
+
+
+def some_of(minibatch, rows):
+    return Minibatch(*(tensor[rows] for tensor in minibatch))
 
 
 def gradients_of(model):
     return [parameter.grad.clone() for parameter in model.parameters()]
 
 
-def by_torch(model, positions, moves):
+def by_torch(model, minibatch):
+    """What is told of the losses, and the gradients."""
+    logits, values = model.planes_and_values(minibatch.positions)
+    played = played_moves(logits, minibatch.legal, minibatch.counts, minibatch.actions)
+    losses = ppo_losses(played, values, minibatch, CONFIG, ENTROPY_WEIGHT)
     model.zero_grad()
-    loss_of(*model.planes_and_values(positions), moves).backward()
-    return gradients_of(model)
+    losses["loss"].backward()
+    return losses, gradients_of(model)
 
 
-def by_kernels(network, model, positions, moves):
+def by_kernels(network, model, minibatch):
     model.zero_grad()
-    network.backward(loss_of(*network.of_moves(positions, *moves[:2]), moves))
-    return gradients_of(model)
+    losses = network.learn(minibatch, CONFIG, ENTROPY_WEIGHT)
+    return losses, gradients_of(model)
 
 
 @pytest.mark.parametrize("features", ["core46", "attack"])
@@ -105,40 +128,68 @@ def test_it_says_what_the_model_says(depth, features, positions):
     assert expected_values.std() > 0.01
 
 
+@pytest.mark.parametrize("features", ["attack", "tactics"])
 @pytest.mark.parametrize("depth", [0, 2])
-def test_its_gradients_are_those_of_the_model(depth, positions, moves):
-    model = model_of(depth=depth)
-    found = by_kernels(FusedNetwork(model), model, positions, moves)
-    expected = by_torch(model, positions, moves)
+def test_its_gradients_are_those_of_the_model(depth, features, minibatch):
+    model = model_of(depth=depth, features=features)
+    _, found = by_kernels(FusedNetwork(model), model, minibatch)
+    _, expected = by_torch(model, minibatch)
     names = [name for name, _ in model.named_parameters()]
     for name, ours, theirs in zip(names, found, expected, strict=True):
         assert distance(ours, theirs) < OF_GRADIENTS, name
 
 
-@pytest.mark.parametrize("first_rows", [1, 2, 33])
-def test_gradients_of_positions_add_up_however_many_come_together(first_rows, positions, moves):
+def test_its_losses_are_those_of_ppo(minibatch):
+    model = model_of()
+    found, _ = by_kernels(FusedNetwork(model), model, minibatch)
+    expected, _ = by_torch(model, minibatch)
+    assert tuple(found) == LOSSES
+    for name, value in expected.items():
+        assert float(found[name]) == pytest.approx(value.item(), abs=2e-2), name
+    assert 0.2 < float(found["clip_share"]) < 0.9
+
+
+def test_each_step_is_clipped_as_ppo_says(minibatch):
     model = model_of()
     network = FusedNetwork(model)
-    weights = torch.linspace(-1, 2, len(positions))
+    pushed = 0
+    for row in range(len(minibatch.counts)):
+        step = some_of(minibatch, slice(row, row + 1))
+        losses, gradients = by_kernels(network, model, step)
+        expected_losses, expected = by_torch(model, step)
+        assert float(losses["clip_share"]) == float(expected_losses["clip_share"])
+        plain = PPOConfig(clip=0.999, value_coefficient=CONFIG.value_coefficient)
+        network.learn(step, plain, ENTROPY_WEIGHT)
+        unclipped = gradients_of(model)
+        # The policy's own layer tells whether the move was pushed at all.
+        ours, theirs, free = (each[-8] for each in (gradients, expected, unclipped))
+        assert distance(ours, theirs) < 3 * OF_GRADIENTS
+        pushed += bool(distance(ours, free) < 1e-6)
+    assert 0.2 < pushed / len(minibatch.counts) < 0.9
+
+
+@pytest.mark.parametrize("first_rows", [1, 2, 33])
+def test_gradients_of_positions_add_up_however_many_come_together(first_rows, minibatch):
+    model = model_of()
+    network = FusedNetwork(model)
 
     def summed(rows):
-        some = [tensor[rows] for tensor in moves]
-        logits, values = network.of_moves(positions[rows], *some[:2])
-        played = played_moves(logits, *some)
-        network.backward(((played.log_probs + values) * weights[rows]).sum())
-        return gradients_of(model)
+        some = some_of(minibatch, rows)
+        _, gradients = by_kernels(network, model, some)
+        return [gradient * len(some.counts) for gradient in gradients]
 
     parts = summed(slice(first_rows)), summed(slice(first_rows, None))
     for whole, one, other in zip(summed(slice(None)), *parts, strict=True):
-        assert distance(one + other, whole) < 1e-4
+        # Slopes are rounded after they are shared out among so many steps.
+        assert distance(one + other, whole) < 1e-2
 
 
-def test_gradients_go_where_some_are(positions, moves):
+def test_gradients_go_where_some_are(minibatch):
     model = model_of()
     network = FusedNetwork(model)
-    by_kernels(network, model, positions, moves)
+    network.learn(minibatch, CONFIG, ENTROPY_WEIGHT)
     before = [parameter.grad for parameter in model.parameters()]
-    network.backward(2 * loss_of(*network.of_moves(positions, *moves[:2]), moves))
+    network.learn(minibatch, CONFIG, 2 * ENTROPY_WEIGHT)
     assert all(p.grad is old for p, old in zip(model.parameters(), before, strict=True))
 
 
@@ -156,20 +207,21 @@ def test_what_it_says_of_a_position_does_not_depend_on_the_others(positions, mov
                 assert torch.equal(some_logits[row, seen], logits[first + row, seen])
 
 
-def test_threads_change_no_answer_and_no_more_than_the_last_bits_of_gradients(positions, moves):
+def test_threads_change_no_answer_and_no_more_than_the_last_bits_of_gradients(moves, minibatch):
     model = model_of()
     network = FusedNetwork(model)
-    alone = (
-        network.of_moves(positions, *moves[:2])[1].detach(),
-        by_kernels(network, model, positions, moves),
-    )
+
+    def everything():
+        values = network.of_moves(minibatch.positions, *moves[:2])[1]
+        return values, *by_kernels(network, model, minibatch)
+
+    values, losses, gradients = everything()
     network.threads = 2
-    shared = (
-        network.of_moves(positions, *moves[:2])[1].detach(),
-        by_kernels(network, model, positions, moves),
-    )
-    assert torch.equal(alone[0], shared[0])
-    for one, other in zip(alone[1], shared[1], strict=True):
+    shared_values, shared_losses, shared_gradients = everything()
+    assert torch.equal(values, shared_values)
+    for name, loss in losses.items():
+        assert float(loss) == pytest.approx(float(shared_losses[name]), rel=1e-5)
+    for one, other in zip(gradients, shared_gradients, strict=True):
         assert distance(one, other) < 1e-5
 
 
@@ -205,6 +257,15 @@ def test_a_weight_that_is_no_number_is_seen(positions):
     assert values.isnan().any()
 
 
+def test_losses_tell_of_a_weight_that_is_no_number(minibatch):
+    model = model_of()
+    with torch.no_grad():
+        model.blocks[0].second.weight[0, 0, 1, 1] = float("nan")
+    losses = FusedNetwork(model).learn(minibatch, CONFIG, ENTROPY_WEIGHT)
+    for name in ("policy_loss", "value_loss", "entropy"):
+        assert losses[name].isnan()
+
+
 @pytest.mark.parametrize(
     "settings", [{"width": 24}, {"squeeze_excitation": True}], ids=["width", "squeeze excitation"]
 )
@@ -226,11 +287,3 @@ def test_a_processor_that_multiplies_tiles_leaves_all_to_torch(monkeypatch):
 def test_code_for_another_processor_leaves_all_to_torch(monkeypatch):
     monkeypatch.setattr("numba.config.CPU_NAME", "generic")
     assert isinstance(half_network(model_of()), HalfCopy)
-
-
-def test_there_is_nothing_to_learn_from_twice(positions, moves):
-    network = FusedNetwork(model_of())
-    loss = loss_of(*network.of_moves(positions, *moves[:2]), moves)
-    network.backward(loss)
-    with pytest.raises(AssertionError):
-        network.backward(loss)

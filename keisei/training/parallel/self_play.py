@@ -255,7 +255,11 @@ class SelfPlay:
 
     def state(self) -> GamesState:
         """The games in progress, as arrays by name, [B, ...] each."""
-        return {**self.games.state(), "learner_colour": self._learner_colour.copy()}
+        return {name: array.copy() for name, array in self.live_state().items()}
+
+    def live_state(self) -> GamesState:
+        """The same without a copy: the next step changes it."""
+        return {**self.games.live_state(), "learner_colour": self._learner_colour}
 
     def load_state(self, state: GamesState) -> None:
         """Continue the games of `state`."""

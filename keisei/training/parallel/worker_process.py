@@ -89,7 +89,7 @@ class _Worker(ObedientWorker):
 
         with self._spending("playing"):
             values, statistics = self._play.collect(rollout.buffer, before_step)
-        rollout.finish(values, statistics, self._play.state())
+        rollout.finish(values, statistics, self._play.live_state())
         self._commit(order)
 
     def _fetch_weights(self, order: Message) -> None:
