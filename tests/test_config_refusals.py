@@ -27,7 +27,10 @@ import pytest
         ("ppo.learning_rate=0", "ppo.learning_rate is 0, but must be above 0"),
         ("model.depth=81", "model.depth is 81, but must be at most 80"),
         ("ppo.clip=1", "ppo.clip is 1, but must be below 1"),
-        ("model.features=core47", "model.features is 'core47', but must be one of core46, attack"),
+        (
+            "model.features=core47",
+            "model.features is 'core47', but must be one of core46, attack, tactics",
+        ),
         ("games.count=64.0", "games.count is 64.0, but must be a whole number, at least 1"),
         ("games.count=true", "games.count is true, but must be a whole number, at least 1"),
         ("games.count=yes", "games.count is 'yes', but must be a whole number, at least 1"),

@@ -144,13 +144,17 @@ class GradientParts:
         sizes: of the learners' parts, by which they are weighted. Always in their order, whoever
         was ready first: the same bits every time.
         """
+        with_steps = [number for number, size in sizes.items() if size]
+        if len(with_steps) == 1:  # a whole minibatch: what lies there is the mean
+            (number,) = with_steps
+            _set_gradients(self._parameters, self._rows[number])
+            return dict(zip(LOSSES, self._losses[number].clone().unbind(), strict=True))
         total = sum(sizes.values())
         self._sum.zero_()
         losses = torch.zeros_like(self._losses[0])
-        for number, size in sizes.items():
-            if size:
-                self._sum.add_(self._gradients[number], alpha=size / total)
-                losses.add_(self._losses[number], alpha=size / total)
+        for number in with_steps:
+            self._sum.add_(self._gradients[number], alpha=sizes[number] / total)
+            losses.add_(self._losses[number], alpha=sizes[number] / total)
         _set_gradients(self._parameters, self._views_of_sum)
         return dict(zip(LOSSES, losses.unbind(), strict=True))
 
