@@ -9,20 +9,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn import functional
 
 from keisei.config_schema import PPOConfig
-from keisei.core.convolution_code import BOARD_SQUARES
+from keisei.core.answer_kernels import answer_moves
 from keisei.core.half_copy import HalfCopy
 from keisei.core.lesson_kernels import FIGURES, Objective, Steps, learn_from
 from keisei.core.llvm_code import has_pair_products
-from keisei.core.matrix_products import add_product
 from keisei.core.minibatch import Minibatch
 from keisei.core.packed_weights import PackedWeights, summed
 from keisei.core.ppo_loss import LOSSES, MOST_WEIGHT
 from keisei.core.res_tower import ActorCriticResTower
 from keisei.core.row_threads import in_threads, number_of_parts
-from keisei.core.tower_kernels import HEAD_CHANNELS, VALUE_CHANNELS, WIDTH, tower_forward
+from keisei.core.tower_kernels import HEAD_CHANNELS, WIDTH
 from keisei.shogi.policy_output_mapper import NUM_PLANES, PolicyOutputMapper
 
 
@@ -82,37 +80,19 @@ class FusedNetwork:
         return self._say(positions, _Moves(*_of_kernels(legal, counts), _places_of_actions()))
 
     def _say(self, positions: Tensor, moves: _Moves) -> tuple[Tensor, Tensor]:
-        model, weights = self._model, self._packed.weights
         self._packed.read()
-        rows = len(positions)
+        expansion, weights = self._model.features.expansion, self._packed.weights
         logits = np.empty(moves.legal.shape, np.float32)
-        squares = np.empty((rows, VALUE_CHANNELS * 81), np.float32)
-        hidden = model.value_hidden.bias.detach().repeat(rows, 1)
+        values = np.empty(len(positions), np.float32)
+        seen = positions.numpy()
 
         def answer(part: slice, _: int) -> None:
-            planes = model.features.sparse(positions[part].numpy())
-            tower_forward(
-                planes.sets,
-                planes.even,
-                moves.legal[part],
-                moves.counts[part],
-                moves.places,
-                weights.stem,
-                weights.stem_bias,
-                weights.tower,
-                weights.tower_biases,
-                weights.heads,
-                weights.heads_bias,
-                np.zeros((1, len(weights.tower) + 1, BOARD_SQUARES, WIDTH), np.uint16),
-                logits[part],
-                squares[part],
-            )
-            add_product(squares[part], weights.hidden, hidden.numpy()[part])
+            legal, counts = moves.legal[part], moves.counts[part]
+            answers = logits[part], values[part]
+            answer_moves(seen[part], expansion, legal, counts, moves.places, weights, *answers)
 
-        in_threads(rows, self._threads, answer)
-        with torch.no_grad():
-            values = (functional.relu(hidden) * model.value.weight).sum(1) + model.value.bias
-        return torch.from_numpy(logits), torch.tanh(values)
+        in_threads(len(positions), self._threads, answer)
+        return torch.from_numpy(logits), torch.from_numpy(values)
 
     def learn(
         self, minibatch: Minibatch, config: PPOConfig, entropy_weight: float
@@ -123,8 +103,9 @@ class FusedNetwork:
         """
         self._packed.read()
         rows = len(minibatch.positions)
-        legal, counts = _of_kernels(minibatch.legal, minibatch.counts)
-        steps = Steps._make([legal, counts, *(tensor.numpy() for tensor in minibatch[3:])])
+        moves = _of_kernels(minibatch.legal, minibatch.counts)
+        rest = (tensor.numpy() for tensor in minibatch[3:])
+        steps = Steps._make([minibatch.positions.numpy(), *moves, *rest])
         objective = Objective(
             config.clip, config.value_coefficient, entropy_weight, MOST_WEIGHT, 1 / rows
         )
@@ -132,12 +113,12 @@ class FusedNetwork:
         gradients = [self._packed.gradients() for _ in range(parts)]
         figures = np.zeros((parts, FIGURES))
 
+        expansion, weights = self._model.features.expansion, self._packed.weights
+
         def add(part: slice, number: int) -> None:
-            planes = self._model.features.sparse(minibatch.positions[part].numpy())
             some = Steps._make(array[part] for array in steps)
-            weights, places = self._packed.weights, _places_of_actions()
             sums = gradients[number], figures[number]
-            learn_from(planes.sets, planes.even, some, weights, places, objective, *sums)
+            learn_from(some, expansion, weights, _places_of_actions(), objective, *sums)
 
         in_threads(rows, self._threads, add)
         self._packed.give_back(summed(gradients))

@@ -13,20 +13,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keisei.compiled.kernels import kernel
+from keisei.core.answer_kernels import ROWS_AT_ONCE, Floats, value_of
 from keisei.core.convolution_code import BOARD_SQUARES
 from keisei.core.legal_kernels import legal_gradient, measure_legal
 from keisei.core.matrix_products import add_product
 from keisei.core.tower_kernels import VALUE_CHANNELS, WIDTH, tower_backward, tower_forward
+from keisei.shogi.plane_kernel import write_sparse_planes
 
 FIGURES = 5
-_ROWS_AT_ONCE = 16
 _ZERO = np.float32(0)
-Floats = NDArray[np.float32]
 
 
 class Steps(NamedTuple):
     """What R steps were when they were played, and what came of them."""
 
+    positions: NDArray[np.int8]
+    """[R, 100]"""
     legal: NDArray[np.uint16]
     """[R, L]"""
     counts: NDArray[np.int64]
@@ -36,28 +38,6 @@ class Steps(NamedTuple):
     advantages: Floats
     returns: Floats
     lags: Floats
-
-
-class Weights(NamedTuple):
-    """A network's weights as the kernels read them, see `tower_forward` and `tower_backward`."""
-
-    stem: Floats
-    stem_bias: Floats
-    tower: NDArray[np.uint16]
-    tower_back: NDArray[np.uint16]
-    tower_biases: Floats
-    heads: NDArray[np.uint16]
-    heads_back: NDArray[np.uint16]
-    heads_bias: Floats
-    hidden: Floats
-    """[4 * 81, H]: of the value's hidden layer."""
-    hidden_back: Floats
-    """[H, 4 * 81]"""
-    hidden_bias: Floats
-    last: Floats
-    """[H]: what makes a number of it."""
-    last_bias: Floats
-    """[1]"""
 
 
 class Gradients(NamedTuple):
@@ -91,24 +71,26 @@ class Objective(NamedTuple):
 
 
 @kernel(entry=True)
-def learn_from(sets, even, steps, weights, places, objective, sums, figures):
+def learn_from(steps, expansion, weights, places, objective, sums, figures):
     """Add the gradients of the loss of R steps to `sums`, and to figures [5] float64 its parts.
 
-    sets, even: their planes. Figures: loss of the policy and of the value, entropy, Kullback-
-    Leibler divergence and the share of clipped steps, as `ppo_losses` defines them.
+    Figures: loss of the policy and of the value, entropy, Kullback-Leibler divergence and the share
+    of clipped steps, as `ppo_losses` defines them.
     """
     hidden_units = len(weights.last)
-    boards = np.zeros((_ROWS_AT_ONCE, len(weights.tower) + 1, BOARD_SQUARES, WIDTH), np.uint16)
-    logits = np.empty((_ROWS_AT_ONCE, steps.legal.shape[1]), np.float32)
+    sets = np.empty((ROWS_AT_ONCE, 81, expansion.words), np.int64)
+    even = np.empty((ROWS_AT_ONCE, expansion.even_planes), np.float32)
+    boards = np.zeros((ROWS_AT_ONCE, len(weights.tower) + 1, BOARD_SQUARES, WIDTH), np.uint16)
+    logits = np.empty((ROWS_AT_ONCE, steps.legal.shape[1]), np.float32)
     by_logits = np.empty_like(logits)
-    squares = np.empty((_ROWS_AT_ONCE, VALUE_CHANNELS * 81), np.float32)
+    squares = np.empty((ROWS_AT_ONCE, VALUE_CHANNELS * 81), np.float32)
     by_squares = np.empty_like(squares)
-    hidden = np.empty((_ROWS_AT_ONCE, hidden_units), np.float32)
+    hidden = np.empty((ROWS_AT_ONCE, hidden_units), np.float32)
     by_hidden = np.empty_like(hidden)
-    by_unit = np.empty((hidden_units, _ROWS_AT_ONCE), np.float32)
-    said = np.empty((5, _ROWS_AT_ONCE), np.float32)  # of each row, see below
-    for first in range(0, len(sets), _ROWS_AT_ONCE):
-        behind = min(first + _ROWS_AT_ONCE, len(sets))
+    by_unit = np.empty((hidden_units, ROWS_AT_ONCE), np.float32)
+    said = np.empty((5, ROWS_AT_ONCE), np.float32)  # of each row, see below
+    for first in range(0, len(steps.counts), ROWS_AT_ONCE):
+        behind = min(first + ROWS_AT_ONCE, len(steps.counts))
         rows = behind - first
         legal, counts = steps.legal[first:behind], steps.counts[first:behind]
         actions = steps.actions[first:behind]
@@ -119,9 +101,10 @@ def learn_from(sets, even, steps, weights, places, objective, sums, figures):
             said[3, :rows],
             said[4, :rows],
         )
+        write_sparse_planes(steps.positions[first:behind], expansion, sets[:rows], even[:rows])
         tower_forward(
-            sets[first:behind],
-            even[first:behind],
+            sets[:rows],
+            even[:rows],
             legal,
             counts,
             places,
@@ -171,8 +154,8 @@ def learn_from(sets, even, steps, weights, places, objective, sums, figures):
         add_product(by_hidden[:rows], weights.hidden_back, by_squares[:rows])
         add_product(by_unit[:, :rows], squares[:rows], sums.hidden)
         tower_backward(
-            sets[first:behind],
-            even[first:behind],
+            sets[:rows],
+            even[:rows],
             legal,
             counts,
             places,
@@ -216,11 +199,7 @@ def _policy_slope(steps, step, log_prob, objective, figures):
 @kernel
 def _learn_value(hidden, wanted, weights, objective, by_hidden, sums, figures):
     """Add the gradients of the value's last layers, and set those by what goes into them [H]."""
-    total = weights.last_bias[0]
-    for unit in range(len(hidden)):
-        if not hidden[unit] <= _ZERO:
-            total += hidden[unit] * weights.last[unit]
-    value = np.tanh(np.float64(total))
+    value = value_of(hidden, weights)
     wrong = value - wanted
     figures[1] += objective.share * wrong * wrong
     by_value = 2 * objective.share * objective.value_coefficient * wrong

@@ -9,7 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from keisei.core.lesson_kernels import Floats, Gradients, Weights
+from keisei.core.answer_kernels import Floats, Weights
+from keisei.core.lesson_kernels import Gradients
 from keisei.core.llvm_code import LANES
 from keisei.core.res_tower import ActorCriticResTower
 from keisei.core.stem_kernels import weights_by_channel, weights_by_plane

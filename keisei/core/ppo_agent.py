@@ -203,16 +203,10 @@ class PPOAgent:
         the log-probabilities told are those of temperature 1, which the update clips against.
         `answer` is what `ask` says of these positions, if that is known already.
         """
-        legal_here = self._legal_tensor(legal, counts)
+        moves = self._moves_here(legal, counts)
         logits, values, _ = self.ask(positions, legal, counts) if answer is None else answer
         drawn = None if fractions is None else torch.from_numpy(fractions).to(self.device)
-        actions, log_probs = choose_moves(
-            logits,
-            legal_here,
-            torch.from_numpy(counts).to(self.device),
-            drawn,
-            temperature=temperature,
-        )
+        actions, log_probs = choose_moves(logits, *moves, drawn, temperature=temperature)
         return Choice(*(tensor.cpu().numpy() for tensor in (actions, log_probs, values)))
 
     @torch.no_grad()
@@ -221,7 +215,7 @@ class PPOAgent:
     ) -> Answer:
         """What the network says of positions [B, 100] and their legal moves."""
         here = torch.from_numpy(positions).to(self.device)
-        moves = self._legal_tensor(legal, counts), torch.from_numpy(counts).to(self.device)
+        moves = self._moves_here(legal, counts)
         return Answer(*self._for_moves(self.model, here, *moves), self.version)
 
     @torch.no_grad()
@@ -236,10 +230,15 @@ class PPOAgent:
         values: NDArray[np.float32] = self.answer(positions)[1].cpu().numpy()
         return values
 
-    def _legal_tensor(self, legal: NDArray[np.uint16], counts: NDArray[Any]) -> Tensor:
-        """[B, L] int16 on the device: action numbers fit, and torch can index with them."""
-        width = padded_width(counts)
-        return torch.from_numpy(legal[:, :width].view(np.int16).copy()).to(self.device)
+    def _moves_here(self, legal: NDArray[np.uint16], counts: NDArray[Any]) -> tuple[Tensor, Tensor]:
+        """Actions [B, L] and counts [B] on the device.
+
+        As int16: action numbers fit, and torch can index with them. On a CPU no copy, if L is the
+        `padded_width` already.
+        """
+        some = np.ascontiguousarray(legal[:, : padded_width(counts)])
+        actions = torch.from_numpy(some.view(np.int16))
+        return actions.to(self.device), torch.from_numpy(counts).to(self.device)
 
     def update(self, buffer: ExperienceBuffer, progress: float) -> dict[str, float]:
         """Learn from a rollout whose advantages are computed; figures of the update.

@@ -20,8 +20,9 @@ from keisei.shogi.batch import COLOUR, IN_CHECK, OWN_HAND, PLY_HIGH, PLY_LOW, RE
 from keisei.shogi.pieces import PIECES_IN_A_SET
 from keisei.shogi.plane_kernel import (
     WORD_BITS,
-    write_even_planes,
+    Expansion,
     write_planes,
+    write_sparse_planes,
     write_square_sets,
     write_square_sets_in_parallel,
 )
@@ -125,12 +126,16 @@ class FeatureSet:
         """Set sets [B, 81, W] for many positions, by all threads of Numba."""
         write_square_sets_in_parallel(positions, self.detail, sets)
 
+    @property
+    def expansion(self) -> Expansion:
+        """The same for kernels."""
+        return Expansion(self.detail, self.words, len(self.even_planes), _SCALES, *_UNARY)
+
     def sparse(self, positions: NDArray[np.int8]) -> SparsePlanes:
         """The planes of positions [B, 100] as sets of bits, in microseconds."""
         sets = np.empty((len(positions), 81, self.words), np.int64)
         even = np.empty((len(positions), len(self.even_planes)), np.float32)
-        write_square_sets(positions, self.detail, sets)
-        write_even_planes(positions, _SCALES, *_UNARY, even)
+        write_sparse_planes(positions, self.expansion, sets, even)
         return SparsePlanes(sets, even)
 
     def _expand_in_memory(self, positions: Tensor, dtype: torch.dtype) -> Tensor:

@@ -6,8 +6,11 @@ others are even, alike on all squares.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import prange
+from numpy.typing import NDArray
 
 from keisei.compiled.kernels import kernel
 from keisei.shogi.attacks import piece_attacks
@@ -23,8 +26,31 @@ WORD_BITS = 62
 """So many planes have their bits in a word."""
 
 
+class Expansion(NamedTuple):
+    """How a feature set makes planes of positions."""
+
+    detail: int
+    """See `write_square_sets`."""
+    words: int
+    """Of the bits of a square."""
+    even_planes: int
+    scales: NDArray[np.float32]
+    unary_slots: NDArray[np.int64]
+    unary_levels: NDArray[np.int64]
+    """See `_write_even_planes`."""
+
+
 @kernel(entry=True)
-def write_even_planes(positions, scales, unary_slots, unary_levels, values):
+def write_sparse_planes(positions, expansion, sets, even):
+    """Set the bits [B, 81, W] int64 and the even planes [B, E] float32 of positions [B, 100]."""
+    write_square_sets(positions, expansion.detail, sets)
+    _write_even_planes(
+        positions, expansion.scales, expansion.unary_slots, expansion.unary_levels, even
+    )
+
+
+@kernel
+def _write_even_planes(positions, scales, unary_slots, unary_levels, values):
     """Set values [B, 18 or 74] float32 of the even planes.
 
     First hands, colour, ply, earlier occurrences and check, divided by scales [18]; then, if there

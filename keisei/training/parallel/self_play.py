@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from keisei.config_schema import Config, ParallelConfig, WorkerProfile
 from keisei.core.experience_buffer import ExperienceBuffer
+from keisei.core.legal_pool import padded_width
 from keisei.core.ppo_agent import Answer, Choice, PPOAgent
 from keisei.shogi.judging import Declaration, Reason
 from keisei.shogi.sfen import format_sfen
@@ -136,9 +137,9 @@ class SelfPlay:
         trains = self.learners_turns()
         positions, movers = games.positions.copy(), games.mover.copy()
         counts = games.legal_counts.copy()
-        legal = games.legal[:, : int(counts.max())].copy()
+        legal = games.legal[:, : padded_width(counts)].copy()
         asked = time.perf_counter()
-        choice = self._choose(fractions, trains)
+        choice = self._choose(legal, fractions, trains)
         answered = time.perf_counter()
         games.step(choice.actions)
         buffer.add_batch(
@@ -164,11 +165,16 @@ class SelfPlay:
         turns: NDArray[np.bool_] = self.games.mover == self._learner_colour
         return turns | ~self.against_opponent
 
-    def _choose(self, fractions: NDArray[np.float64], learners: NDArray[np.bool_]) -> Choice:
+    def _choose(
+        self,
+        legal: NDArray[np.uint16],
+        fractions: NDArray[np.float64],
+        learners: NDArray[np.bool_],
+    ) -> Choice:
         """The learner's choice where it is its turn, the past self's elsewhere."""
         foreseen = self._take_foreseen()
         if self._opponent is None or learners.all():
-            return self._ask(self._agent, slice(None), fractions, foreseen)
+            return self._ask(self._agent, slice(None), legal, fractions, foreseen)
         choice = Choice(
             np.zeros(len(learners), np.int64),
             np.zeros(len(learners), np.float32),
@@ -177,7 +183,7 @@ class SelfPlay:
         for player, rows in ((self._agent, learners), (self._opponent, ~learners)):
             if not rows.any():
                 continue
-            answer = self._ask(player, rows, fractions[rows])
+            answer = self._ask(player, rows, legal, fractions[rows])
             choice.actions[rows] = answer.actions
             choice.log_probs[rows] = answer.log_probs
             choice.values[rows] = answer.values
@@ -196,13 +202,14 @@ class SelfPlay:
         self,
         player: PPOAgent,
         rows: Any,
+        legal: NDArray[np.uint16],
         fractions: NDArray[np.float64],
         known: Answer | None = None,
     ) -> Choice:
         games = self.games
         return player.select_actions(
             games.positions[rows],
-            games.legal[rows],
+            legal[rows],
             games.legal_counts[rows],
             fractions,
             temperature=self.temperature,
