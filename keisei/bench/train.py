@@ -116,7 +116,7 @@ def _seconds(
     agent: PPOAgent, work: Callable[[Tensor, Tensor], None], positions: Tensor, times: int = 3
 ) -> float:
     """Of one call; recorded where the agent records what it does."""
-    sets = agent.model.features.sets_of(positions)
+    sets = agent.model.features.sets_of(positions.cpu().numpy()).to(agent.device)
     call = RecordedCall(work, positions, sets) if agent.records else work
 
     def synchronise() -> None:

@@ -1,7 +1,7 @@
 """`DevicePolicy`: a network's answers as whole functions on its device, compiled on a GPU.
 
-From compact positions and packed masks to moves and losses nothing leaves the device and no shape
-depends on the data, so that a GPU always has the next thing to do.
+From compact positions, sets of squares and packed masks to moves and losses nothing leaves the
+device and no shape depends on the data, so that a GPU always has the next thing to do.
 """
 
 from __future__ import annotations

@@ -104,8 +104,15 @@ class FusedNetwork:
         self._packed.read()
         rows = len(minibatch.positions)
         moves = _of_kernels(minibatch.legal, minibatch.counts)
-        rest = (tensor.numpy() for tensor in minibatch[3:])
-        steps = Steps._make([minibatch.positions.numpy(), *moves, *rest])
+        steps = Steps(
+            minibatch.positions.numpy(),
+            *moves,
+            minibatch.actions.numpy(),
+            minibatch.log_probs.numpy(),
+            minibatch.advantages.numpy(),
+            minibatch.returns.numpy(),
+            minibatch.lags.numpy(),
+        )
         objective = Objective(
             config.clip, config.value_coefficient, entropy_weight, MOST_WEIGHT, 1 / rows
         )

@@ -90,6 +90,8 @@ def _of_legal(logits: Tensor, legal: Tensor, counts: Tensor) -> Tensor:
     """[B, L] those of the legal moves, if they are not these already."""
     if logits.shape == legal.shape:
         return logits
+    if logits.dim() == 2 and logits.shape[1] != NUM_PLANES * 81:
+        raise ValueError(f"logits {list(logits.shape)} are not of moves {list(legal.shape)}")
     gathered: Tensor = _Gathered.apply(logits, legal, counts)  # type: ignore[no-untyped-call]
     return gathered
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from keisei.core.experience_buffer import ExperienceBuffer
 from keisei.core.legal_pool import padded_legal, padded_width
+from keisei.shogi.features import FeatureSet
 
 
 class Lesson(NamedTuple):
@@ -38,6 +39,8 @@ class Minibatch(NamedTuple):
     returns: Tensor
     lags: Tensor
     """How many versions older the weights were that played."""
+    sets: Tensor | None = None
+    """What `FeatureSet.expand` has to know of the positions, where that is not in this memory."""
 
 
 def lesson_of(
@@ -73,16 +76,20 @@ def shuffled_minibatches(
         yield from np.resize(order, (parts, size))
 
 
-def minibatch_of(lesson: Lesson, chosen: NDArray[np.int64], device: torch.device) -> Minibatch:
-    """The steps numbered `chosen` [N], in that order."""
+def minibatch_of(
+    lesson: Lesson, chosen: NDArray[np.int64], device: torch.device, features: FeatureSet
+) -> Minibatch:
+    """The steps numbered `chosen` [N], in that order, for a network with these features."""
     buffer = lesson.buffer
     counts = buffer.legal_counts.reshape(-1)[chosen].astype(np.int64)
     starts = buffer.legal_starts.reshape(-1)[chosen]
     legal = np.zeros((len(chosen), padded_width(counts)), np.int16)
     padded_legal(buffer.legal_pool, starts, counts, legal)
     advantages = buffer.advantages.reshape(-1)[chosen]
+    positions = buffer.positions.reshape(-1, buffer.positions.shape[-1])[chosen]
+    sets = None if device.type == "cpu" else features.sets_of(positions).to(device)
     arrays = (
-        buffer.positions.reshape(-1, buffer.positions.shape[-1])[chosen],
+        positions,
         legal,
         counts,
         buffer.actions.reshape(-1)[chosen].astype(np.int64),
@@ -91,4 +98,4 @@ def minibatch_of(lesson: Lesson, chosen: NDArray[np.int64], device: torch.device
         buffer.returns.reshape(-1)[chosen],
         (lesson.version - buffer.versions.reshape(-1)[chosen]).astype(np.float32),
     )
-    return Minibatch(*(torch.from_numpy(array).to(device) for array in arrays))
+    return Minibatch(*(torch.from_numpy(array).to(device) for array in arrays))._replace(sets=sets)

@@ -214,21 +214,28 @@ class PPOAgent:
         self, positions: NDArray[np.int8], legal: NDArray[np.uint16], counts: NDArray[Any]
     ) -> Answer:
         """What the network says of positions [B, 100] and their legal moves."""
-        here = torch.from_numpy(positions).to(self.device)
+        here, sets = self._positions_here(positions)
         moves = self._moves_here(legal, counts)
-        return Answer(*self._for_moves(self.model, here, *moves), self.version)
+        return Answer(*self._for_moves(self.model, here, *moves, sets), self.version)
 
     @torch.no_grad()
     def answer(self, positions: NDArray[np.int8]) -> tuple[Tensor, Tensor]:
         """Logits [B, 2187] and values [B] of positions [B, 100], on the agent's device."""
         # Not compiled: every match would compile its batch sizes.
-        return self._pass(self.model, torch.from_numpy(positions).to(self.device))
+        return self._pass(self.model, *self._positions_here(positions))
 
     @torch.no_grad()
     def evaluate_positions(self, positions: NDArray[np.int8]) -> NDArray[np.float32]:
         """[B] value of each position for its mover."""
         values: NDArray[np.float32] = self.answer(positions)[1].cpu().numpy()
         return values
+
+    def _positions_here(self, positions: NDArray[np.int8]) -> tuple[Tensor, Tensor | None]:
+        """Positions [B, 100] on the device, and what `FeatureSet.expand` has to know there."""
+        here = torch.from_numpy(positions).to(self.device)
+        if self.device.type == "cpu":
+            return here, None
+        return here, self.model.features.sets_of(positions).to(self.device)
 
     def _moves_here(self, legal: NDArray[np.uint16], counts: NDArray[Any]) -> tuple[Tensor, Tensor]:
         """Actions [B, L] and counts [B] on the device.
@@ -314,7 +321,7 @@ class PPOAgent:
         """The minibatches that an update would take next, assembled."""
         lesson = self._lesson(buffer, 0.0)
         for chosen in self.shuffled(own_steps(buffer)):
-            yield minibatch_of(lesson, chosen, self.device)
+            yield minibatch_of(lesson, chosen, self.device, self.model.features)
 
     def gradients_in_turn(
         self, lesson: Lesson, minibatches: Iterable[NDArray[np.int64]]
@@ -325,7 +332,7 @@ class PPOAgent:
 
     def gradients(self, lesson: Lesson, chosen: NDArray[np.int64]) -> dict[str, Tensor]:
         """Set the gradient of every parameter for the steps `chosen` [N]; the losses, by name."""
-        minibatch = minibatch_of(lesson, chosen, self.device)
+        minibatch = minibatch_of(lesson, chosen, self.device, self.model.features)
         return self.gradients_of(minibatch, lesson.entropy_weight)
 
     def gradients_of(self, minibatch: Minibatch, entropy_weight: float) -> dict[str, Tensor]:
@@ -339,7 +346,7 @@ class PPOAgent:
     def losses(self, minibatch: Minibatch, entropy_weight: float) -> dict[str, Tensor]:
         """The clipped objective and its parts, differentiable in "loss" where torch computes."""
         logits, values = self._for_moves(
-            self._forward, minibatch.positions, minibatch.legal, minibatch.counts
+            self._forward, minibatch.positions, minibatch.legal, minibatch.counts, minibatch.sets
         )
         played = played_moves(logits, minibatch.legal, minibatch.counts, minibatch.actions)
         return ppo_losses(played, values, minibatch, self.config, entropy_weight)
@@ -350,7 +357,7 @@ class PPOAgent:
         positions: Tensor,
         legal: Tensor,
         counts: Tensor,
-        sets: Tensor | None = None,
+        sets: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         """Logits as the functions of `legal_policy` take them, and values."""
         if self._half is not None:
@@ -359,14 +366,10 @@ class PPOAgent:
             return self.model.planes_and_values(positions)
         return self._pass(network, positions, sets)
 
-    def _pass(
-        self, network: Any, positions: Tensor, sets: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
+    def _pass(self, network: Any, positions: Tensor, sets: Tensor | None) -> tuple[Tensor, Tensor]:
         """Logits and values by a form of the model, in the agent's arithmetic."""
         if self._half is not None:
             return self._half(positions)
-        if sets is None and self.device.type != "cpu":
-            sets = self.model.features.sets_of(positions)
         with self.autocast():
             logits, values = network(positions, sets)
         return logits, values

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -54,6 +55,7 @@ THEIR_UNARY_HAND = OWN_UNARY_HAND + sum(UNARY_SIZES)
 ATTACK_PLANES = THEIR_UNARY_HAND + sum(UNARY_SIZES)
 TACTICS_PLANES = ATTACK_PLANES + TACTICS_BITS
 
+_MANY_POSITIONS = 256
 _NO_BIT = WORD_BITS  # of a set of squares
 _SCALES = np.array([*HAND_SIZES, *HAND_SIZES, 1, PLY_SCALE, REPETITIONS_SCALE, 1], np.float32)
 _UNARY_KINDS = np.repeat(np.arange(len(HAND_SIZES)), UNARY_SIZES)
@@ -100,8 +102,8 @@ class FeatureSet:
     ) -> Tensor:
         """Planes [B, C, 9, 9] of `dtype` of positions [B, 100], where these are.
 
-        In memory the channels come last. sets: what `sets_of` says of the positions, if that is
-        known; a compiled function cannot find it out.
+        In memory the channels come last. sets: what `sets_of` says of the positions, there too, if
+        that is known; a compiled function cannot find it out.
         """
         if kernels_can_read(positions) and dtype in _BITS:
             return self._expand_in_memory(positions, dtype)
@@ -111,20 +113,23 @@ class FeatureSet:
             even = torch.cat([even, _unary_hands(positions, tables)], dim=1)
         # One sum for all planes: a GPU takes long to find out which part a plane comes from.
         planes = (even.index_select(1, tables.columns) * tables.is_even).unsqueeze(1)
-        sets = self.sets_of(positions) if sets is None else sets
+        if sets is None:
+            sets = self.sets_of(positions.cpu().numpy()).to(positions.device)
         for word, bits in zip(sets.unbind(2), tables.bits, strict=True):
             planes = planes + word.unsqueeze(2).bitwise_right_shift(bits).bitwise_and(1)
         return planes.to(dtype).view(-1, 9, 9, self.num_planes).permute(0, 3, 1, 2)
 
-    def sets_of(self, positions: Tensor) -> Tensor:
-        """[B, 81, W] int64: the sets of `SparsePlanes`, by kernels on the host."""
+    def sets_of(self, positions: NDArray[np.int8]) -> Tensor:
+        """[B, 81, W] int64: the sets of `SparsePlanes` of positions [B, 100]."""
         sets = np.empty((len(positions), 81, self.words), np.int64)
-        write_square_sets(positions.cpu().numpy(), self.detail, sets)
-        return torch.from_numpy(sets).to(positions.device)
+        self.write_sets(positions, sets)
+        return torch.from_numpy(sets)
 
     def write_sets(self, positions: NDArray[np.int8], sets: NDArray[np.int64]) -> None:
-        """Set sets [B, 81, W] for many positions, by all threads of Numba."""
-        write_square_sets_in_parallel(positions, self.detail, sets)
+        """Set sets [B, 81, W], for many positions by as many threads as Numba has for this one."""
+        shared_out = len(positions) >= _MANY_POSITIONS and numba.get_num_threads() > 1
+        write = write_square_sets_in_parallel if shared_out else write_square_sets
+        write(positions, self.detail, sets)
 
     @property
     def expansion(self) -> Expansion:

@@ -52,8 +52,8 @@ def agent_of(config: Config) -> PPOAgent:
     """The agent of a run, as it begins."""
     # Large batches of one shape: worth trying out which convolution is fastest.
     torch.backends.cudnn.benchmark = True
-    # Products of float32 are those of Muon, which needs few digits.
-    torch.backends.cuda.matmul.allow_tf32 = True
+    # Products of float32 are then those of Muon, which needs few digits, and of a few values.
+    torch.backends.cuda.matmul.allow_tf32 = config.training.mixed_precision
     return PPOAgent(
         config.model,
         config.ppo,
@@ -125,7 +125,8 @@ class Trainer:
         else:
             self.collector = self._parallel_collector()
         # After the games: Numba's first parallel loop resets the number of OpenMP's threads.
-        self.agent.use_threads(self._threads if counts is None else 1)
+        for agent in (self.agent, *([self.pool.opponent] if self.pool else [])):
+            agent.use_threads(self._threads if counts is None else 1)
         self.buffer = self._make_buffer(helpers=not debug_serial)
         self.updates = 0
         self.steps = 0

@@ -92,7 +92,7 @@ def minibatch(positions, moves):
 
 
 def some_of(minibatch, rows):
-    return Minibatch(*(tensor[rows] for tensor in minibatch))
+    return Minibatch(*(tensor[rows] for tensor in minibatch if tensor is not None))
 
 
 def gradients_of(model):

@@ -391,7 +391,7 @@ class TestEverySet:
         torch.compiler.reset()
         compiled = torch.compile(chosen.expand, fullgraph=True, backend=keep)
         positions = torch.from_numpy(played_positions())
-        sets = chosen.sets_of(positions)
+        sets = chosen.sets_of(positions.numpy())
         assert torch.equal(compiled(positions, sets), chosen.expand(positions))
         (graph,) = graphs
         targets = [str(node.target) for node in graph.graph.nodes]

@@ -1,8 +1,8 @@
 """`DeviceCollector`: games in large batches, their moves chosen on the learner's device.
 
 The games are in two groups. While the device answers for one, the CPU's threads step the other, and
-only compact positions and packed masks go out and moves come back. What is learned from stays on
-the device.
+only compact positions, sets of squares and packed masks go out and moves come back. What is learned
+from stays on the device.
 """
 
 from __future__ import annotations
@@ -151,6 +151,7 @@ class _DeviceGroup:
         rollout: always the same one.
         """
         games = self.self_play.games
+        games.use_threads()
         self._step[0] = step
         self._positions.numpy()[:] = games.positions
         self._features.write_sets(games.positions, self._sets.numpy())
@@ -234,8 +235,9 @@ class _DeviceGroup:
         return self._values(self.self_play.games.positions)
 
     def _values(self, positions: NDArray[np.int8]) -> NDArray[np.float32]:
+        self.self_play.games.use_threads()
         seen = torch.from_numpy(positions).to(self._device)
-        sets = self._features.sets_of(torch.from_numpy(positions)).to(self._device)
+        sets = self._features.sets_of(positions).to(self._device)
         if self._records and self._recorded_values is None:
             self._recorded_values = RecordedCall(self._policy.values, seen, sets)
         values = (self._recorded_values or self._policy.values)(seen, sets)

@@ -143,7 +143,7 @@ def measure_costs(config: Config, agent: PPOAgent) -> tuple[Cost, Cost]:
             )
 
         def learn(rows: int) -> None:
-            part = type(minibatch)(*(tensor[:rows] for tensor in minibatch))
+            part = type(minibatch)(*(tensor[:rows] for tensor in minibatch if tensor is not None))
             copy.gradients_of(part, 0.01)
 
         return _cost(choose), _cost(learn)

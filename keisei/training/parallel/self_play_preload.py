@@ -3,8 +3,12 @@
 One-threaded throughout: a forked child inherits memory, not threads.
 """
 
+import numpy as np
+
 from keisei.config_schema import Config, GamesConfig, ModelConfig, TrainingConfig
 from keisei.core.experience_buffer import ExperienceBuffer
+from keisei.core.fused_network import FusedNetwork
+from keisei.core.minibatch import Lesson
 from keisei.core.ppo_agent import PPOAgent
 from keisei.core.tower_kernels import WIDTH
 from keisei.training.parallel import gradient_process, worker_process  # noqa: F401
@@ -12,7 +16,10 @@ from keisei.training.parallel.self_play import SelfPlay, groups_of
 
 
 def _load_compiled_code() -> None:
-    """Play one ply in every arithmetic: that loads each kernel a worker needs from the cache."""
+    """Play one ply in every arithmetic: that loads each kernel that children need from the cache.
+
+    Those of learning too, where it is kernels: autograd starts threads.
+    """
     for width, mixed_precision in ((4, False), (4, True), (WIDTH, True)):
         config = Config(
             model=ModelConfig(depth=0, width=width),
@@ -21,7 +28,10 @@ def _load_compiled_code() -> None:
         )
         agent = PPOAgent(config.model, config.ppo, mixed_precision=mixed_precision)
         play = SelfPlay(config, agent, None, groups_of(config, None)[0], threads=1)
-        play.collect(ExperienceBuffer(1, 1))
+        buffer = ExperienceBuffer(1, 1)
+        play.collect(buffer)
+        if FusedNetwork.is_for(agent.model):
+            agent.gradients(Lesson(buffer, 0.0, 1.0, 0.0, version=0), np.zeros(1, np.int64))
 
 
 _load_compiled_code()
