@@ -31,7 +31,9 @@ class ModelConfig(Section):
         False, description="Scale each block's channels by a summary of the whole board."
     )
     features: Literal["core46", "attack", "tactics"] = Field(
-        "core46", description="What the network sees of a position."
+        "core46",
+        description="What the network sees of a position: pieces and hands; with `attack` also what "
+        "each kind attacks; with `tactics` also checks, escapes, exchanges, forks and mates.",
     )
     value_width: int = Field(64, ge=1, le=4096, description="Hidden units of the value head.")
 

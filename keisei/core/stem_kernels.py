@@ -1,6 +1,6 @@
 """A network's first convolution and its ReLU, on planes that are sets of bits.
 
-Of a position's 46 or 136 planes a square has three at most in the mean. A convolution of 3 x 3 adds
+Of a position's planes, 46 to 176, a square has three or so in the mean. A convolution of 3 x 3 adds
 what each of them weighs to nine squares; what is 0 costs nothing, and even planes are added up once
 for all squares. The weights of a plane are [3, 3, W] for the nine squares around, each row of them
 backwards: so they lie in memory as the squares that they go to. Boards have a margin of one square,
