@@ -13,15 +13,19 @@ from numba import prange
 from numpy.typing import NDArray
 
 from keisei.compiled.kernels import kernel
-from keisei.shogi.attacks import piece_attacks
+from keisei.shogi.attacks import piece_attacks, without_lowest
 from keisei.shogi.batch import COLOUR, IN_CHECK, OWN_HAND, PLY_HIGH, PLY_LOW, REPETITIONS
-from keisei.shogi.bitboard import LOW_SQUARES, lowest_bit
+from keisei.shogi.bitboard import LOW_SQUARES, lowest_bit, lowest_square
 from keisei.shogi.tactics_kernel import write_tactics
 
 _KINDS = np.int64(14)
 _ATTACKS = 2 * _KINDS
 _LEVELS = 2 * _ATTACKS
 _MOST_COUNTED = np.int64(3)
+_BIT_OF_PIECE = np.array(  # by piece number and 14
+    [*(1 << (_KINDS + kind) for kind in range(13, -1, -1)), 0, *(1 << kind for kind in range(14))],
+    np.int64,
+)
 WORD_BITS = 62
 """So many planes have their bits in a word."""
 
@@ -97,47 +101,52 @@ def _write_squares(position, detail, words):
     """Set the bits [81, W] of one position."""
     on_squares = words[:, 0]
     for square in range(81):
-        piece = np.int64(position[square])
-        on_squares[square] = 0
-        if piece > 0:
-            on_squares[square] = 1 << (piece - 1)
-        elif piece < 0:
-            on_squares[square] = 1 << (_KINDS - piece - 1)
+        on_squares[square] = _BIT_OF_PIECE[_KINDS + position[square]]
     if detail >= 1:
-        occupied, turned_occupied = _occupied(position, False), _occupied(position, True)
-        _add_attacks(position, False, occupied, on_squares)
-        _add_attacks(position, True, turned_occupied, on_squares)
+        own, occupied = _squares_of(position, False)
+        theirs, turned_occupied = _squares_of(position, True)
+        _add_attacks(position, False, own, occupied, on_squares)
+        _add_attacks(position, True, theirs, turned_occupied, on_squares)
         if detail >= 2:
-            write_tactics(position, on_squares, occupied, turned_occupied, words[:, 1])
+            sides = (own, occupied), (theirs, turned_occupied)
+            write_tactics(position, on_squares, sides, words[:, 1])
 
 
 @kernel
-def _add_attacks(position, turned, occupied, on_squares):
-    """Add what one side attacks; `turned`: the opponent's."""
+def _add_attacks(position, turned, pieces, occupied, on_squares):
+    """Add what one side attacks, whose `pieces` these are; `turned`: the opponent's."""
     sign, first, first_level = np.int64(1), _ATTACKS, _LEVELS
     if turned:
         sign, first, first_level = np.int64(-1), _ATTACKS + _KINDS, _LEVELS + _MOST_COUNTED
+    left_low, left_high = pieces
     occupied_low, occupied_high = occupied
-    for square in range(81):
+    while left_low | left_high:
+        square = lowest_square(left_low, left_high)
+        left_low, left_high = without_lowest(left_low, left_high)
         piece = sign * position[80 - square if turned else square]
-        if piece > 0:
-            low, high = piece_attacks(piece, square, occupied_low, occupied_high)
-            bit = np.int64(1) << (first + piece - 1)
-            _attack(low, 0, turned, bit, first_level, on_squares)
-            _attack(high, LOW_SQUARES, turned, bit, first_level, on_squares)
+        low, high = piece_attacks(piece, square, occupied_low, occupied_high)
+        bit = np.int64(1) << (first + piece - 1)
+        _attack(low, 0, turned, bit, first_level, on_squares)
+        _attack(high, LOW_SQUARES, turned, bit, first_level, on_squares)
 
 
 @kernel
-def _occupied(position, turned):
-    """The squares with a piece, as the mover sees them or, `turned`, the opponent."""
-    low = high = 0
-    for square in range(81):
-        if position[80 - square if turned else square]:
-            if square < LOW_SQUARES:
-                low |= 1 << square
-            else:
-                high |= 1 << (square - LOW_SQUARES)
-    return low, high
+def _squares_of(position, turned):
+    """The squares with a piece of the mover or, `turned`, of the opponent, and those with any.
+
+    As that player sees them. Without branches, which nobody could foresee.
+    """
+    sign = np.int64(-1 if turned else 1)
+    low = high = any_low = any_high = np.int64(0)
+    for square in range(LOW_SQUARES):
+        piece = sign * position[80 - square if turned else square]
+        low |= np.int64(piece > 0) << square
+        any_low |= np.int64(piece != 0) << square
+    for square in range(LOW_SQUARES, 81):
+        piece = sign * position[80 - square if turned else square]
+        high |= np.int64(piece > 0) << (square - LOW_SQUARES)
+        any_high |= np.int64(piece != 0) << (square - LOW_SQUARES)
+    return (low, high), (any_low, any_high)
 
 
 @kernel

@@ -12,7 +12,12 @@ from typing import NamedTuple
 import numpy as np
 
 from keisei.compiled.kernels import kernel
-from keisei.shogi.attacks import SLIDE_DIRECTIONS, STEP_DIRECTIONS, piece_attacks
+from keisei.shogi.attacks import (
+    SLIDE_DIRECTIONS,
+    STEP_DIRECTIONS,
+    piece_attacks,
+    without_lowest,
+)
 from keisei.shogi.batch import OWN_HAND
 from keisei.shogi.bitboard import (
     DIRECTION_STEPS,
@@ -20,6 +25,7 @@ from keisei.shogi.bitboard import (
     KNIGHT_RIGHT,
     LOW_SQUARES,
     lowest_bit,
+    lowest_square,
 )
 from keisei.shogi.pieces import BISHOP, GOLD, KING, KNIGHT, PROMOTES_TO, ROOK, SILVER
 
@@ -127,15 +133,15 @@ class _Side(NamedTuple):
 
 
 @kernel
-def write_tactics(position, attacks, occupied, turned_occupied, tactics):
+def write_tactics(position, attacks, sides, tactics):
     """Set the bits [81] int64 of one position.
 
-    attacks: [81] int64, its first word; occupied, turned_occupied: the squares with a piece as the
-    mover and as the opponent sees them.
+    attacks: [81] int64, its first word; sides: of the mover and the opponent the squares with their
+    pieces, and those with any, as they see them.
     """
     tactics[:] = 0
     for turned in range(2):
-        low, high = turned_occupied if turned else occupied
+        pieces, (low, high) = sides[turned]
         attacker = 1 - turned
         side = _Side(
             turned,
@@ -147,18 +153,19 @@ def write_tactics(position, attacks, occupied, turned_occupied, tactics):
             _ATTACKS + attacker * _KINDS,
             _LEVELS + attacker * _MOST_COUNTED,
         )
-        _add_dangers(position, side, attacks, tactics)
+        _add_dangers(position, side, pieces, attacks, tactics)
 
 
 @kernel
-def _add_dangers(position, side, attacks, tactics):
-    """Add what threatens one side."""
-    attacked_once = np.zeros((len(_FORKING), 2), np.int64)
-    for square in range(81):
+def _add_dangers(position, side, pieces, attacks, tactics):
+    """Add what threatens the pieces of one side."""
+    once, twice = np.zeros((2, len(_FORKING), 2), np.int64)
+    low, high = pieces
+    while low | high:
+        square = lowest_square(low, high)
+        low, high = without_lowest(low, high)
         here = _movers_number(square, side)
         piece = side.sign * position[here]
-        if piece <= 0:
-            continue
         if piece == KING:
             _add_checks(square, side, tactics)
             _add_shields(position, square, side, tactics)
@@ -167,8 +174,10 @@ def _add_dangers(position, side, attacks, tactics):
         else:
             _add_losses(piece, here, side, attacks, tactics)
         free = piece == KING or not (attacks[here] >> side.own_levels) & 1
-        worth = np.int64(1000) if free else VALUES[piece]
-        _add_forks(square, worth, side, attacked_once, tactics)
+        _count_forks(square, np.int64(1000) if free else VALUES[piece], side, once, twice)
+    first = FORKS + (1 - side.turned) * len(_FORKING)
+    for kind in range(len(_FORKING)):
+        _mark(twice[kind, 0], twice[kind, 1], np.int64(1) << (first + kind), side, tactics)
 
 
 @kernel
@@ -259,16 +268,15 @@ def _least(kinds):
 
 
 @kernel
-def _add_forks(square, worth, side, attacked_once, tactics):
-    """Add from where a piece of a hand would attack this square and one before it."""
-    first = FORKS + (1 - side.turned) * len(_FORKING)
+def _count_forks(square, worth, side, once, twice):
+    """Add from where each piece of a hand would attack this square, and for how many-th it is."""
     for kind in range(len(_FORKING)):
         if worth > VALUES[_FORKING[kind]]:
             low, high = piece_attacks(_FORKING[kind], square, side.occupied_low, side.occupied_high)
-            twice_low, twice_high = attacked_once[kind, 0] & low, attacked_once[kind, 1] & high
-            _mark(twice_low, twice_high, np.int64(1) << (first + kind), side, tactics)
-            attacked_once[kind, 0] |= low
-            attacked_once[kind, 1] |= high
+            twice[kind, 0] |= once[kind, 0] & low
+            twice[kind, 1] |= once[kind, 1] & high
+            once[kind, 0] |= low
+            once[kind, 1] |= high
 
 
 @kernel
