@@ -32,8 +32,8 @@ class ModelConfig(Section):
     )
     features: Literal["core46", "attack", "tactics"] = Field(
         "core46",
-        description="What the network sees of a position: pieces and hands; with attack also what each "
-        "kind attacks; with tactics also checks, escapes, exchanges, forks and mates.",
+        description="What the network sees: pieces and hands; with attack also what each kind "
+        "attacks; with tactics also checks, escapes, exchanges, forks and mates.",
     )
     value_width: int = Field(64, ge=1, le=4096, description="Hidden units of the value head.")
 
