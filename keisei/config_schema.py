@@ -203,7 +203,9 @@ class ParallelConfig(Section):
         60.0, gt=0, description="Seconds of silence after which a worker is killed and replaced."
     )
     queue_maxsize: int | None = Field(
-        None, ge=1, description="Rollouts under way at most; default: what the policy lag allows."
+        None,
+        ge=1,
+        description="Slots for rollouts; default: what the policy lag allows, and one being read.",
     )
     use_shared_memory: bool = Field(
         True, description="Off: experience and weights travel through pipes, several times slower."

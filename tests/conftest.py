@@ -14,6 +14,12 @@ def pytest_configure(config):
 
 
 @pytest.fixture
+def no_tiles(monkeypatch):
+    """`FusedNetwork` computes in this process wherever it can, also where torch is faster."""
+    monkeypatch.setattr("torch.cpu._is_amx_tile_supported", lambda: False)
+
+
+@pytest.fixture
 def config_file(tmp_path):
     def write(text):
         path = tmp_path / "run.yaml"

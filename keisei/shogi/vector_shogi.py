@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 
 from keisei.shogi import batch
 from keisei.shogi.batch import POSITION_BYTES, Games, Outputs, Rules
+from keisei.shogi.histories import clear_future
 from keisei.shogi.judging import Declaration
 from keisei.shogi.position import GAME, MAX_LEGAL_MOVES, new_games
 from keisei.shogi.random_stream import seed_stream
 from keisei.shogi.sfen import START_SFEN, parse_sfen
 
-_HISTORY = ("keys", "check_runs", "actions", "captured")
+HISTORY = ("keys", "check_runs", "actions", "captured")
+"""The parts of a state that hold something of each ply."""
 State = dict[str, NDArray[Any]]
 
 
@@ -180,12 +182,18 @@ class VectorShogi:
 
     def state(self, games: Any = slice(None)) -> State:
         """Everything about the games (or those selected by an index), as arrays by name."""
-        return {name: np.array(array[games]) for name, array in self.live_state().items()}
+        state = {name: np.array(array[games]) for name, array in self.live_state().items()}
+        for name in HISTORY:
+            clear_future(state["ply"], state[name])
+        return state
 
     def live_state(self) -> State:
-        """The same of all games without a copy: the next step changes it."""
+        """The same of all games without a copy: the next step changes it.
+
+        Behind a game's ply histories hold what is left of earlier games.
+        """
         records = {name: self._games.records[name] for name in GAME.names or ()}
-        return records | {name: getattr(self._games, name) for name in _HISTORY}
+        return records | {name: getattr(self._games, name) for name in HISTORY}
 
     def load_state(self, state: Mapping[str, NDArray[Any]], games: Any = slice(None)) -> None:
         """Continue the games of `state` in this batch (or in the games selected by an index)."""
@@ -197,7 +205,7 @@ class VectorShogi:
                 raise ValueError(f"state {name!r} must be {array.dtype} {array.shape}: {found}")
         for name in GAME.names or ():
             self._games.records[name][games] = state[name]
-        for name in _HISTORY:
+        for name in HISTORY:
             getattr(self._games, name)[games] = state[name]
         self._run(batch.SHOW)
 

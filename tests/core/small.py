@@ -3,15 +3,52 @@
 from contextlib import contextmanager
 
 import numpy as np
+import pytest
 import torch
 
 from keisei.config_schema import Config, GamesConfig, ModelConfig, PPOConfig, TrainingConfig
+from keisei.core.fused_network import FusedNetwork
+from keisei.core.llvm_code import has_pair_products
 from keisei.core.ppo_agent import PPOAgent
 from keisei.shogi.vector_shogi import VectorShogi
 
 SMALL_MODEL = ModelConfig(depth=1, width=8, value_width=8)
+FUSED_MODEL = ModelConfig(depth=1, width=16, value_width=8, features="tactics")
+"""In mixed precision by kernels of our own, see `FusedNetwork`."""
 BOTH_CAN_MATE = "k8/2+R6/1G7/9/9/9/7g1/6+r2/8K b Pp 1"
 """Games from here end soon, whoever plays, by mate for either side or by the move limit."""
+
+needs_pair_products = pytest.mark.skipif(
+    not has_pair_products(), reason="this processor has no products of pairs of bfloat16"
+)
+
+
+def networks(*, in_children=False):
+    """Model and precision of agents, computed by torch and by kernels of our own.
+
+    By these where they can run, for which a test has to use the fixture `no_tiles`; `in_children`,
+    which no fixture reaches, only where they are used anyway.
+    """
+    left_to_torch = pytest.mark.skipif(
+        in_children and torch.cpu._is_amx_tile_supported(),
+        reason="this processor multiplies tiles: torch computes small networks",
+    )
+    by_kernels = [needs_pair_products, left_to_torch]
+    return [
+        pytest.param(_network(SMALL_MODEL, False), id="float32"),
+        pytest.param(_network(SMALL_MODEL, True), id="bfloat16"),
+        pytest.param(_network(FUSED_MODEL, True), id="kernels", marks=by_kernels),
+    ]
+
+
+def _network(model, mixed_precision):
+    return {"model": model, "mixed_precision": mixed_precision}
+
+
+def computes_as_said(agent):
+    """Whether it is `FusedNetwork` that computes if an agent of `networks` is the one for that."""
+    said = agent.mixed_precision and agent.model_config == FUSED_MODEL
+    return isinstance(agent._half, FusedNetwork) == said
 
 
 @contextmanager
@@ -24,11 +61,11 @@ def one_thread():
     torch.set_num_threads(before)
 
 
-def small_config(*, games=None, ppo=None, training=None, **others):
+def small_config(*, model=SMALL_MODEL, games=None, ppo=None, training=None, **others):
     """A config of 8 games and 8 plies an update; sections are given as dictionaries."""
     return Config(
         device="cpu",
-        model=SMALL_MODEL,
+        model=model,
         games=GamesConfig(**{"count": 8, **(games or {})}),
         ppo=PPOConfig(**{"minibatch": 32, **(ppo or {})}),
         training=TrainingConfig(
@@ -54,10 +91,10 @@ def opinionated(agent, seed=0):
     return agent
 
 
-def small_agent(*, seed=0, mixed_precision=False, **ppo):
+def small_agent(*, model=SMALL_MODEL, seed=0, mixed_precision=False, **ppo):
     """An agent with opinions; the keywords are settings of PPO."""
     config = PPOConfig(**ppo)
-    return opinionated(PPOAgent(SMALL_MODEL, config, seed=seed, mixed_precision=mixed_precision))
+    return opinionated(PPOAgent(model, config, seed=seed, mixed_precision=mixed_precision))
 
 
 def bits(tensors):

@@ -15,7 +15,6 @@ from keisei.core.convolution_code import (
     convolve_rectified,
     pair_boards,
 )
-from keisei.core.llvm_code import has_pair_products
 from keisei.core.stem_code import (
     STEM_SIDE,
     add_planes,
@@ -24,10 +23,9 @@ from keisei.core.stem_code import (
     spread_over_planes,
 )
 from keisei.core.tower_kernels import pack_convolution
+from tests.core.small import needs_pair_products
 
-pytestmark = pytest.mark.skipif(
-    not has_pair_products(), reason="this processor has no products of pairs of bfloat16"
-)
+pytestmark = needs_pair_products
 ROUNDING = 2**-8
 """Half of the distance of neighbouring bfloat16, of numbers around 1, twice."""
 

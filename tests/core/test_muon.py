@@ -9,6 +9,7 @@ from torch import nn
 
 from keisei.core.muon import Muon, orthogonalised
 
+pytestmark = pytest.mark.uncompiled
 SHAPES = [(16, 8, 3, 3), (16, 8, 3, 3), (8, 40), (40, 8)]
 
 

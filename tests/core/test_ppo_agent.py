@@ -1,16 +1,16 @@
 """`PPOAgent`: how it chooses moves."""
 
+from collections import defaultdict
+
 import numpy as np
 import pytest
 import torch
 
-from keisei.config_schema import ModelConfig, PPOConfig
-from keisei.core.fused_network import FusedNetwork
-from keisei.core.ppo_agent import PPOAgent
+from keisei.core import fused_network
 from keisei.shogi.vector_shogi import VectorShogi
 from tests.core.reference import softmax_over_legal
 from tests.core.single_step_rollouts import choose, logits_of, probabilities_of, rollout, weights
-from tests.core.small import played_games, small_agent
+from tests.core.small import FUSED_MODEL, needs_pair_products, played_games, small_agent
 
 
 class TestChoosing:
@@ -84,18 +84,50 @@ class TestChoosing:
         assert weights(copy) == before != weights(agent)
 
 
-def test_kernels_of_a_network_leave_torch_one_thread():
+@pytest.fixture
+def torch_threads():
     before = torch.get_num_threads()
-    config = ModelConfig(depth=1, width=16)
-    try:
-        for mixed_precision in (False, True):
-            agent = PPOAgent(config, PPOConfig(), mixed_precision=mixed_precision)
-            agent.use_threads(2)
-            kernels = mixed_precision and FusedNetwork.is_for(agent.model)
-            assert torch.get_num_threads() == (1 if kernels else 2)
-            games = played_games(70)
-            choice = agent.select_actions(games.positions, games.legal, games.legal_counts, None)
-            for row, action in enumerate(choice.actions):
-                assert action in games.legal[row, : games.legal_counts[row]]
-    finally:
-        torch.set_num_threads(before)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def parts(monkeypatch):
+    """How many rows each call of a kernel is given, by the kernel's name."""
+    seen = defaultdict(list)
+
+    def note(name, rows_of):
+        kernel = getattr(fused_network, name)
+
+        def noting(*arguments):
+            seen[name].append(len(rows_of(arguments)))
+            kernel(*arguments)
+
+        monkeypatch.setattr(fused_network, name, noting)
+
+    note("answer_moves", lambda arguments: arguments[0])
+    note("learn_from", lambda arguments: arguments[0].positions)
+    return seen
+
+
+@needs_pair_products
+@pytest.mark.usefixtures("no_tiles", "torch_threads")
+@pytest.mark.parametrize(("threads", "shares"), [(1, [96]), (2, [48, 48]), (3, [32, 32, 32])])
+def test_kernels_of_a_network_share_rows_out_and_leave_torch_one_thread(threads, shares, parts):
+    agent = small_agent(model=FUSED_MODEL, mixed_precision=True, minibatch=96, epochs=1)
+    agent.use_threads(threads)
+    assert torch.get_num_threads() == 1
+    games = played_games(96)
+    agent.evaluate_positions(games.positions)
+    games.step(choose(agent, games, None).actions)  # which refuses illegal ones
+    assert sorted(parts["answer_moves"]) == shares * 2
+    agent.update(rollout(agent, 96), 0.0)
+    assert parts["learn_from"] == shares
+
+
+@pytest.mark.usefixtures("torch_threads")
+def test_torch_computes_other_networks_with_all_threads():
+    for agent in (small_agent(model=FUSED_MODEL), small_agent(mixed_precision=True)):
+        agent.use_threads(2)
+        assert torch.get_num_threads() == 2
+        torch.set_num_threads(1)

@@ -17,9 +17,21 @@ from tests.core.single_step_rollouts import (
     single_steps,
     weights,
 )
-from tests.core.small import SMALL_MODEL, played_games, small_agent
+from tests.core.small import computes_as_said, networks, played_games, small_agent
 
 ONLY_POLICY = {"value_coefficient": 0.0, "entropy": 0.0, "final_entropy": 0.0, "weight_decay": 0.0}
+
+
+@pytest.fixture(params=networks())
+def agent_of(request, no_tiles):
+    """`small_agent` with a network that is computed by torch or by kernels of our own."""
+
+    def agent_of(**ppo):
+        agent = small_agent(**request.param, **ppo)
+        assert computes_as_said(agent)
+        return agent
+
+    return agent_of
 
 
 class Elsewhere:
@@ -35,8 +47,8 @@ class Elsewhere:
 
 
 class TestLearning:
-    def test_good_moves_become_likelier_and_bad_ones_less_likely(self):
-        agent = small_agent(learning_rate=0.01, **ONLY_POLICY)
+    def test_good_moves_become_likelier_and_bad_ones_less_likely(self, agent_of):
+        agent = agent_of(learning_rate=0.01, **ONLY_POLICY)
         games = played_games(8, plies=0)
         good, bad = (int(action) for action in games.legal[0, [3, 11]])
         actions = np.array([good, bad] * 4)
@@ -48,8 +60,8 @@ class TestLearning:
         assert change[0] > 1.005
         assert change[1] < 0.995
 
-    def test_moves_of_a_past_self_teach_nothing(self):
-        agent = small_agent(learning_rate=1e-3, **ONLY_POLICY)
+    def test_moves_of_a_past_self_teach_nothing(self, agent_of):
+        agent = agent_of(learning_rate=1e-3, **ONLY_POLICY)
         games = played_games(8, plies=0)
         good = np.full(8, int(games.legal[0, 3]))
         buffer = single_steps(agent, games, good, trains=np.array([True, False] * 4))
@@ -58,8 +70,8 @@ class TestLearning:
         agent.update(buffer, 0.0)
         assert weights(agent) == before
 
-    def test_the_value_follows_the_returns(self):
-        agent = small_agent(learning_rate=3e-3, value_coefficient=1.0, epochs=20)
+    def test_the_value_follows_the_returns(self, agent_of):
+        agent = agent_of(learning_rate=3e-3, value_coefficient=1.0, epochs=20)
         buffer = rollout(agent, 8)
         buffer.advantages[0] = 0
         buffer.returns[0] = 0.5
@@ -68,10 +80,10 @@ class TestLearning:
         after = agent.evaluate_positions(buffer.positions[0])
         assert np.abs(after - 0.5).mean() < 0.5 * np.abs(before - 0.5).mean()
 
-    def test_the_bonus_raises_the_entropy_and_nothing_else_moves_the_weights(self):
+    def test_the_bonus_raises_the_entropy_and_nothing_else_moves_the_weights(self, agent_of):
         def entropy_after(weight):
             settings = {**ONLY_POLICY, "entropy": weight, "target_kl": 10.0}
-            agent = small_agent(learning_rate=0.01, epochs=10, **settings)
+            agent = agent_of(learning_rate=1e-3, epochs=10, **settings)
             buffer = rollout(agent, 8)
             buffer.advantages[0] = 0
             before = weights(agent)
@@ -93,9 +105,9 @@ class TestLearning:
         assert weights(agent) == before
         assert agent.version == 1
 
-    def test_gradients_may_come_from_elsewhere(self):
+    def test_gradients_may_come_from_elsewhere(self, agent_of):
         settings = {"epochs": 2, "minibatch": 4, "learning_rate": 0.01, "target_kl": 100.0}
-        agent, plain = small_agent(**settings), small_agent(**settings)
+        agent, plain = agent_of(**settings), agent_of(**settings)
         elsewhere = Elsewhere(agent)
         agent.gradient_source = elsewhere
         buffer = rollout(agent)
@@ -103,8 +115,8 @@ class TestLearning:
         assert everything(agent) == everything(plain)
         assert sorted(chain(*elsewhere.asked)) == sorted([*range(16)] * 2)
 
-    def test_it_stops_when_the_policy_has_moved_too_far(self):
-        agent = small_agent(learning_rate=0.01, epochs=5, minibatch=4, target_kl=1e-4)
+    def test_it_stops_when_the_policy_has_moved_too_far(self, agent_of):
+        agent = agent_of(learning_rate=0.01, epochs=5, minibatch=4, target_kl=1e-4)
         figures = agent.update(rollout(agent), 0.0)
         # The first minibatch still meets the policy that played; its step is what moves it.
         assert (figures["minibatches"], figures["stopped_early"]) == (2, 1)
@@ -142,8 +154,8 @@ class TestLearning:
         assert weights(agent) == before
 
     @pytest.mark.parametrize("limit", [0.01, 1000.0])
-    def test_gradients_are_clipped_to_their_norm(self, limit):
-        agent = small_agent(minibatch=1000, max_grad_norm=limit)
+    def test_gradients_are_clipped_to_their_norm(self, agent_of, limit):
+        agent = agent_of(minibatch=1000, max_grad_norm=limit)
         figures = agent.update(rollout(agent), 0.0)
         squares = [float(p.grad.double().square().sum()) for p in agent.model.parameters()]
         assert 0.01 < figures["grad_norm"] < 1000  # as it was before
@@ -169,10 +181,12 @@ class TestLearning:
         buffer.returns[:] = 0.5
         assert agent.update(buffer, 0.0)["explained_variance"] == 0
 
-    @pytest.mark.parametrize("mixed_precision", [False, True])
-    def test_it_finds_the_one_move_that_wins(self, mixed_precision):
+    @pytest.mark.usefixtures("no_tiles")
+    @pytest.mark.parametrize("network", networks())
+    def test_it_finds_the_one_move_that_wins(self, network):
         config = PPOConfig(learning_rate=3e-3, minibatch=64, epochs=4, target_kl=0.1)
-        agent = PPOAgent(SMALL_MODEL, config, seed=1, mixed_precision=mixed_precision)
+        model, mixed_precision = network.values()
+        agent = PPOAgent(model, config, seed=1, mixed_precision=mixed_precision)
         games = played_games(128, plies=0)
         wins = int(games.legal[0, 17])
         assert probabilities_of(agent, games, [wins] * 128)[0] == pytest.approx(1 / 30)
@@ -205,8 +219,10 @@ class TestNonsense:
     @pytest.mark.parametrize(
         ("array", "cause"), [("advantages", "policy_loss is "), ("returns", "value_loss is ")]
     )
-    def test_a_buffer_with_nonsense_is_refused_and_the_cause_named(self, array, cause, value):
-        agent = small_agent(minibatch=1000)
+    def test_a_buffer_with_nonsense_is_refused_and_the_cause_named(
+        self, agent_of, array, cause, value
+    ):
+        agent = agent_of(minibatch=1000)
         agent.update(rollout(agent), 0.0)
         buffer = rollout(agent)
         getattr(buffer, array)[0, 5] = value
@@ -215,17 +231,17 @@ class TestNonsense:
         agent.update(rollout(agent), 0.0)  # and the next one is as good as any
         assert all(torch.isfinite(parameter).all() for parameter in agent.model.parameters())
 
-    def test_nonsense_in_a_late_minibatch_leaves_the_weights_of_before_the_update(self):
-        agent = small_agent(minibatch=4, epochs=2, target_kl=100.0)
+    def test_nonsense_in_a_late_minibatch_leaves_the_weights_of_before_the_update(self, agent_of):
+        agent = agent_of(minibatch=4, epochs=2, target_kl=100.0)
         buffer = rollout(agent)
-        (*_, last) = small_agent(minibatch=4, epochs=1).minibatches(buffer)
+        (*_, last) = agent_of(minibatch=4, epochs=1).minibatches(buffer)
         # The agent's first order is that of any agent with its seed.
         late = int(np.flatnonzero(buffer.returns[0] == float(last.returns[-1]))[0])
         buffer.returns[0, late] = math.nan
         self.assert_refused(agent, buffer, "value_loss is nan")
 
-    def test_a_weight_that_is_not_a_number_is_noticed(self):
-        agent = small_agent()
+    def test_a_weight_that_is_not_a_number_is_noticed(self, agent_of):
+        agent = agent_of()
         buffer = rollout(agent)
         with torch.no_grad():
             agent.model.stem.weight[0, 0, 0, 0] = math.nan

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 
+import numba
 import numpy as np
 import pytest
 import torch
@@ -397,6 +399,39 @@ class TestEverySet:
         targets = [str(node.target) for node in graph.graph.nodes]
         assert any("columns" in target for target in targets)
         assert not any("method tensor" in target for target in targets), "made in every call"
+
+
+@pytest.fixture
+def _two_threads() -> Iterator[None]:
+    before = numba.get_num_threads()
+    numba.set_num_threads(2)
+    yield
+    numba.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("_two_threads")
+@pytest.mark.skipif(numba.config.NUMBA_NUM_THREADS < 2, reason="Numba has one thread here")
+@pytest.mark.parametrize("chosen", FEATURE_SETS.values(), ids=FEATURE_SETS)
+def test_threads_write_the_sets_that_one_writes(
+    chosen: features.FeatureSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    positions = legal_positions()
+    shared_out: list[int] = []
+    write = features.write_square_sets_in_parallel
+
+    def noting(positions: NDArray[np.int8], detail: int, sets: NDArray[np.int64]) -> None:
+        shared_out.append(len(positions))
+        write(positions, detail, sets)
+
+    monkeypatch.setattr(features, "write_square_sets_in_parallel", noting)
+    by_threads = chosen.sets_of(positions)
+    chosen.sets_of(positions[:100])
+    numba.set_num_threads(1)
+    by_one = chosen.sets_of(positions)
+    assert shared_out == [len(positions)]
+    assert torch.equal(by_threads, by_one)
+    alone = [chosen.sets_of(positions[row : row + 1]) for row in range(0, len(positions), 7)]
+    assert torch.equal(by_one[::7], torch.cat(alone))
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones() -> None:

@@ -11,7 +11,15 @@ import pytest
 from keisei.core.ppo_agent import NonFiniteLossError
 from keisei.training.checkpoints import CheckpointStore
 from keisei.training.trainer import Trainer
-from tests.core.small import bits, one_thread, opinionated, small_config
+from tests.core.small import (
+    SMALL_MODEL,
+    bits,
+    computes_as_said,
+    networks,
+    one_thread,
+    opinionated,
+    small_config,
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -20,9 +28,10 @@ def _one_thread():
         yield
 
 
-def everything_on(*, mixed_precision=False, **others):
+def everything_on(*, model=SMALL_MODEL, mixed_precision=False, **others):
     """A config with all that has a state of its own, and games that end within a few updates."""
     return small_config(
+        model=model,
         games={
             "count": 48,
             "random_start_share": 1.0,
@@ -70,10 +79,12 @@ def resumed(trainer, folder):
     return other
 
 
-@pytest.mark.parametrize("mixed_precision", [False, True])
-def test_a_resumed_run_equals_one_that_was_never_stopped(mixed_precision, tmp_path):
-    config = everything_on(mixed_precision=mixed_precision)
+@pytest.mark.usefixtures("no_tiles")
+@pytest.mark.parametrize("network", networks())
+def test_a_resumed_run_equals_one_that_was_never_stopped(network, tmp_path):
+    config = everything_on(**network)
     whole, first_half = started(config), started(config)
+    assert computes_as_said(whole.agent)
     figures = train(whole, 12)
     assert train(first_half, 6) == figures[:6]
     second_half = resumed(first_half, tmp_path)

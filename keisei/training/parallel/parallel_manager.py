@@ -36,6 +36,7 @@ from keisei.training.parallel.experience_collector import (
     join_states,
     split_state,
 )
+from keisei.training.parallel.packed_games import PackedGames, packed_games, unpacked_games
 from keisei.training.parallel.published_weights import PublishedWeights
 from keisei.training.parallel.rollout import Rollout, RolloutLayout
 from keisei.training.parallel.rollout_statistics import RolloutStatistics
@@ -52,6 +53,7 @@ from keisei.training.parallel.worker_process import WorkerSetup, work
 from keisei.training.parallel.worker_supervisor import Committed, WorkerSupervisor
 
 _LISTENING_SECONDS = 0.1
+_SLOTS_BEING_COPIED = 1
 
 
 class _Running(NamedTuple):
@@ -82,7 +84,9 @@ class ParallelManager:
         self._log_path, self._trace_path, self._worker_main = log_path, trace_path, worker_main
         opponent = None if pool is None else pool.opponent
         self.workers = [
-            SelfPlayWorker(number, group, SelfPlay(config, agent, opponent, group).state())
+            SelfPlayWorker(
+                number, group, packed_games(SelfPlay(config, agent, opponent, group).state())
+            )
             for number, group in enumerate(groups)
         ]
         self._states = [worker.state for worker in self.workers]
@@ -124,7 +128,7 @@ class ParallelManager:
         communicator = WorkerCommunicator(
             context,
             RolloutLayout(self._config, self.workers[0].group.games),
-            slots=settings.queue_maxsize or self._most_rollouts_under_way,
+            slots=settings.queue_maxsize or self._most_rollouts_under_way + _SLOTS_BEING_COPIED,
             shared=shared,
             timeout=settings.worker_timeout,
         )
@@ -197,6 +201,8 @@ class ParallelManager:
                 committed = self._waiting.popleft()
                 column = committed.worker.number if self._is_sync else columns[0]
                 columns.remove(column)
+                # Before the copy: the worker waits for its next order.
+                self._order_rollouts(running, set(columns))
                 self._place(committed, buffer, column, last_values)
                 statistics.add(committed.rollout.statistics)
                 states[committed.worker.number] = committed.state
@@ -305,20 +311,24 @@ class ParallelManager:
 
     def board(self) -> str:
         """The last game of the last worker after its last collected rollout, as text."""
-        return board_of(self._states[-1])
+        return board_of(self._unpacked(self._states[-1]))
 
     def state(self) -> GamesState:
         """The games after all rollouts that were collected.
 
         What workers have played beyond that was not learned from: it is played again.
         """
-        return join_states(self._states)
+        return join_states([self._unpacked(state) for state in self._states])
+
+    def _unpacked(self, games: PackedGames) -> GamesState:
+        return unpacked_games(games, self._config.games.max_moves)
 
     def load_state(self, state: GamesState) -> None:
         """Continue the games of `state`; before the workers are started."""
         if self._running is not None:
             raise RuntimeError("the workers are playing already")
-        self._states = split_state(state, self._states)
+        parts = split_state(state, [self._unpacked(games) for games in self._states])
+        self._states = [packed_games(part) for part in parts]
         for worker, part in zip(self.workers, self._states, strict=True):
             worker.state = part
 

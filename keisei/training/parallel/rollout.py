@@ -16,8 +16,15 @@ from keisei.config_schema import Config
 from keisei.core.experience_buffer import ExperienceBuffer
 from keisei.prefixed_names import below
 from keisei.training.parallel import rollout_statistics
+from keisei.training.parallel.packed_games import (
+    PackedGames,
+    copy_of_games,
+    pack_games,
+    packed_layout,
+    used_part,
+)
 from keisei.training.parallel.rollout_statistics import RolloutStatistics
-from keisei.training.parallel.self_play import GamesState, games_state_layout
+from keisei.training.parallel.self_play import GamesState
 from keisei.training.parallel.shared_memory import ArraySpec
 from keisei.training.parallel.slots import TornRolloutError
 
@@ -38,7 +45,7 @@ class RolloutLayout:
         ]
         for name, kind, shape in ExperienceBuffer.layout(self.steps, games):
             specs.append(ArraySpec(f"buffer.{name}", kind, shape))
-        for name, kind, shape in games_state_layout(config, games):
+        for name, kind, shape in packed_layout(config, games):
             specs.append(ArraySpec(f"state.{name}", kind, shape))
         self.specs = specs
 
@@ -74,8 +81,7 @@ class Rollout:
         """Add what belongs to the steps; from now on it is whole."""
         self._arrays["last_values"][:] = last_values
         self._arrays["statistics"][:] = statistics.as_array()
-        for name, array in state.items():
-            self._state[name][:] = array
+        pack_games(state, self._state)
         self._header[[_FILLED, _LEGAL_USED]] = self.buffer.filled, self.buffer.legal_used
         self._header[_COMMITTED] = self._header[_BEGUN]
 
@@ -96,9 +102,9 @@ class Rollout:
         """What happened."""
         return RolloutStatistics.from_array(self._arrays["statistics"])
 
-    def copy_of_state(self) -> GamesState:
+    def copy_of_state(self) -> PackedGames:
         """The games after the last step."""
-        return {name: array.copy() for name, array in self._state.items()}
+        return copy_of_games(self._state)
 
     def to_bytes(self) -> bytes:
         """The used part, for a pipe: the header, then every array in the order of the layout."""
@@ -125,5 +131,7 @@ class Rollout:
     def _used(self, name: str, array: NDArray[Any]) -> NDArray[Any]:
         if name == "buffer.legal_pool":
             return array[: self.buffer.legal_used]
+        if name.startswith("state."):
+            return used_part(name.removeprefix("state."), self._state)
         is_step = name.startswith("buffer.") and array.ndim >= 2
         return array[: self.buffer.filled] if is_step else array

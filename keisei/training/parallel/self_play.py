@@ -262,7 +262,7 @@ class SelfPlay:
 
     def state(self) -> GamesState:
         """The games in progress, as arrays by name, [B, ...] each."""
-        return {name: array.copy() for name, array in self.live_state().items()}
+        return {**self.games.state(), "learner_colour": self._learner_colour.copy()}
 
     def live_state(self) -> GamesState:
         """The same without a copy: the next step changes it."""

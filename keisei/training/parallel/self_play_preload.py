@@ -12,6 +12,7 @@ from keisei.core.minibatch import Lesson
 from keisei.core.ppo_agent import PPOAgent
 from keisei.core.tower_kernels import WIDTH
 from keisei.training.parallel import gradient_process, worker_process  # noqa: F401
+from keisei.training.parallel.packed_games import packed_games, unpacked_games
 from keisei.training.parallel.self_play import SelfPlay, groups_of
 
 
@@ -30,6 +31,7 @@ def _load_compiled_code() -> None:
         play = SelfPlay(config, agent, None, groups_of(config, None)[0], threads=1)
         buffer = ExperienceBuffer(1, 1)
         play.collect(buffer)
+        unpacked_games(packed_games(play.state()), config.games.max_moves)
         if FusedNetwork.is_for(agent.model):
             agent.gradients(Lesson(buffer, 0.0, 1.0, 0.0, version=0), np.zeros(1, np.int64))
 

@@ -12,7 +12,8 @@ from typing import Any
 
 from keisei.training.parallel.child_process import start_child
 from keisei.training.parallel.communication import Kind, Message, WorkerCommunicator
-from keisei.training.parallel.self_play import GamesState, Group
+from keisei.training.parallel.packed_games import PackedGames
+from keisei.training.parallel.self_play import Group
 from keisei.training.parallel.worker_life import HEARTBEAT_SECONDS, Setup, TimeSpent
 
 STARTUP_SECONDS = 120.0
@@ -28,7 +29,7 @@ class SelfPlayWorker:
     is refused.
     """
 
-    def __init__(self, number: int, group: Group, state: GamesState) -> None:
+    def __init__(self, number: int, group: Group, state: PackedGames) -> None:
         self.number, self.group = number, group
         self.state = state
         """The games after the last committed rollout."""
@@ -143,7 +144,7 @@ class SelfPlayWorker:
             sums = (before + this for before, this in zip(self._spent_before, now, strict=True))
             self.spent = TimeSpent(*sums)
 
-    def committed(self, number: int, state: GamesState) -> None:
+    def committed(self, number: int, state: PackedGames) -> None:
         """It has played a rollout, with the games as they are now; its failures are forgiven."""
         self.orders.remove(number)
         self.state = state

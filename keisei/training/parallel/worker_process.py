@@ -11,10 +11,11 @@ from keisei.core.ppo_agent import PPOAgent
 from keisei.training.parallel.child_process import leave_cores_at_once
 from keisei.training.parallel.communication import NEWEST, Kind, Message, WorkerLink
 from keisei.training.parallel.model_sync import WorkerModelReceiver
+from keisei.training.parallel.packed_games import PackedGames, unpacked_games
 from keisei.training.parallel.piped_weights import PipedModelReceiver
 from keisei.training.parallel.process_counts import ProcessCounts
 from keisei.training.parallel.rollout import Rollout
-from keisei.training.parallel.self_play import GamesState, Group, SelfPlay
+from keisei.training.parallel.self_play import Group, SelfPlay
 from keisei.training.parallel.shared_memory import SharedMemory
 from keisei.training.parallel.worker_life import (
     HEARTBEAT_SECONDS,
@@ -35,7 +36,7 @@ class WorkerSetup:
     epoch: int
     config: Config
     group: Group
-    state: GamesState
+    state: PackedGames
     """The games to go on with."""
     link: WorkerLink[Rollout]
     weights: SharedMemory | None
@@ -63,7 +64,7 @@ class _Worker(ObedientWorker):
             opponent = _agent_for_playing(config)
             self._opponent_weights = _receiver(config, setup.opponent_weights, opponent)
         self._play = SelfPlay(config, self._agent, opponent, setup.group)
-        self._play.load_state(setup.state)
+        self._play.load_state(unpacked_games(setup.state, config.games.max_moves))
         if _plays_where_others_learn(config.training.parallel):
             try:
                 leave_cores_at_once()

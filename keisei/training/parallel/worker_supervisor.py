@@ -14,7 +14,7 @@ from typing import Any, Generic, NamedTuple
 
 from keisei.config_schema import ParallelConfig
 from keisei.training.parallel.communication import Kind, Message, WorkerCommunicator
-from keisei.training.parallel.self_play import GamesState
+from keisei.training.parallel.packed_games import PackedGames
 from keisei.training.parallel.self_play_worker import STARTUP_SECONDS, SelfPlayWorker
 from keisei.training.parallel.slots import R, TornRolloutError
 from keisei.training.parallel.worker_life import TIME_SPENT_BYTES, Setup
@@ -33,7 +33,7 @@ class Committed(NamedTuple, Generic[R]):
     worker: SelfPlayWorker
     slot: int
     rollout: R
-    state: GamesState
+    state: PackedGames
     """The games after it."""
 
 

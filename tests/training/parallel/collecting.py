@@ -10,7 +10,7 @@ from keisei.training.opponent_pool import OpponentPool
 from keisei.training.parallel.experience_collector import SerialCollector
 from keisei.training.parallel.parallel_manager import ParallelManager
 from keisei.training.parallel.self_play import groups_of
-from tests.core.small import bits, opinionated, small_config
+from tests.core.small import SMALL_MODEL, bits, opinionated, small_config
 
 STEPS = 6
 """Plies of a rollout."""
@@ -27,11 +27,12 @@ BUSY_GAMES = {
 """Games of which some end with every ply."""
 
 
-def parallel_config(*, games=None, ppo=None, training=None, **parallel):
+def parallel_config(*, model=SMALL_MODEL, games=None, ppo=None, training=None, **parallel):
     """A config of 2 workers with 6 busy games each; the keywords are settings of `parallel`."""
     settings = {"enabled": True, "num_workers": 2, "num_learners": 1, "mode": "sync"}
     return small_config(
         seed=7,
+        model=model,
         games={**BUSY_GAMES, **(games or {})},
         ppo={"learning_rate": 0.01, "cut_games": "bootstrap", **(ppo or {})},
         training={

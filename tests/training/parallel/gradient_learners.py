@@ -9,7 +9,7 @@ from keisei.core.minibatch import Lesson
 from keisei.training.parallel.child_process import child_context
 from keisei.training.parallel.gradient_helpers import GradientHelpers
 from keisei.training.parallel.gradient_parts import GradientParts
-from tests.core.small import bits, played_games, small_agent
+from tests.core.small import SMALL_MODEL, bits, played_games, small_agent
 
 STEPS, GAMES = 5, 8
 SETTINGS = {"minibatch": 10, "epochs": 2, "learning_rate": 0.01, "target_kl": 100.0}
@@ -55,8 +55,17 @@ def copy_into(buffer, source):
 class Learner:
     """An agent with helpers; `learners` 0 is an agent without."""
 
-    def __init__(self, learners, *, ready=True, mixed_precision=False, settings=SETTINGS, **how):
-        self.agent = small_agent(mixed_precision=mixed_precision, **settings)
+    def __init__(
+        self,
+        learners,
+        *,
+        ready=True,
+        model=SMALL_MODEL,
+        mixed_precision=False,
+        settings=SETTINGS,
+        **how,
+    ):
+        self.agent = small_agent(model=model, mixed_precision=mixed_precision, **settings)
         self.helpers, self.buffer = None, ExperienceBuffer(STEPS, GAMES)
         if learners:
             how = {"context": child_context(), **how}

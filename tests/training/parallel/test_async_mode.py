@@ -93,8 +93,9 @@ def test_an_update_may_be_of_fewer_rollouts_than_there_are_workers(workers, lag,
     serial = SerialRollouts(config)
     with Learner(config, rollouts=rollouts).parallel() as learner:
         collected = [0] * workers
+        deadline = time.monotonic() + 60  # beside other tests a worker may wait for its core
         while min(collected) < 3:  # nobody is left out
-            assert sum(collected) < 300
+            assert time.monotonic() < deadline
             statistics = learner.collect()
             assert statistics.steps == rollouts * GAMES * STEPS
             for block in range(rollouts):

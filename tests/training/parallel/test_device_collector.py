@@ -8,14 +8,29 @@ from keisei.core.device_policy import DevicePolicy
 from keisei.core.device_rollout import DeviceRollout
 from keisei.core.packed_masks import MASK_BYTES, pack_masks
 from keisei.core.ppo_agent import NonFiniteLossError, PPOAgent
+from keisei.shogi.features import FEATURE_SETS
 from keisei.shogi.policy_output_mapper import PolicyOutputMapper
 from keisei.shogi.vector_shogi import VectorShogi
 from keisei.training.opponent_pool import OpponentPool
 from keisei.training.parallel.device_collector import DeviceCollector
 from keisei.training.trainer import Trainer
-from tests.core.small import bits, one_thread, opinionated, small_config
+from tests.core.small import SMALL_MODEL, bits, one_thread, opinionated, small_config
 
 CPU = torch.device("cpu")
+SEEN = {name: SMALL_MODEL.model_copy(update={"features": name}) for name in FEATURE_SETS}
+each_sight = pytest.mark.parametrize("model", SEEN.values(), ids=SEEN)
+
+
+@pytest.fixture(params=[False, True], ids=["positions", "sets"])
+def by_sets(request, monkeypatch):
+    """Whether a network sees positions by their sets of squares, as on a GPU, which it is told.
+
+    On a CPU it finds them out by itself, whatever it is told.
+    """
+    if request.param:
+        monkeypatch.setattr("keisei.shogi.features.kernels_can_read", lambda _: False)
+        monkeypatch.setattr("keisei.core.res_tower.is_sparse_stem_for", lambda *_: False)
+    return request.param
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -39,7 +54,9 @@ class Played:
             opinionated(self.pool.opponent, seed=9)  # so that it is told from the learner
         self.policy = DevicePolicy(self.agent)
         self.collector = DeviceCollector(config, self.agent, self.policy, self.pool, threads=1)
-        self.rollout = DeviceRollout(config.training.rollout_length, config.games.count, 1, CPU)
+        self.features = self.agent.model.features
+        shape = config.training.rollout_length, config.games.count, self.features.words
+        self.rollout = DeviceRollout(*shape, CPU)
         self.last_values, self.statistics = self.collector.collect(self.rollout)
         self.config = config
 
@@ -89,8 +106,22 @@ def test_what_is_stored_is_what_was_played():
     assert rollout.trains.all()
 
 
-def test_log_probabilities_and_values_are_those_of_the_network():
-    played = Played(device_config())
+@each_sight
+@pytest.mark.parametrize("opponent_share", [0.0, 0.5])
+def test_the_sets_of_squares_are_those_of_the_positions(model, opponent_share):
+    games = {"count": 7, "max_moves": 12, "opponent_share": opponent_share}
+    played = Played(device_config(model=model, games=games))
+    rollout = played.rollout
+    for step, positions, _, _ in played.replayed():
+        assert torch.equal(rollout.sets[step], played.features.sets_of(positions))
+    assert len(rollout.sets[-1].unique(dim=0)) == 7
+    assert rollout.sets.shape[3] == {"core46": 1, "attack": 1, "tactics": 2}[model.features]
+
+
+@each_sight
+@pytest.mark.usefixtures("by_sets")
+def test_log_probabilities_and_values_are_those_of_the_network(model):
+    played = Played(device_config(model=model))
     rollout, agent = played.rollout, played.agent
     for step, positions, _, games in played.replayed():
         actions = played.actions(games, step)
@@ -110,26 +141,68 @@ def test_log_probabilities_and_values_are_those_of_the_network():
     assert played.last_values == pytest.approx(behind, abs=1e-5)
 
 
-def test_a_past_self_moves_where_it_is_its_turn_and_these_steps_do_not_train():
-    played = Played(device_config(games={"opponent_share": 0.5}))
+@each_sight
+def test_answers_and_losses_are_of_the_sets_that_are_told(model, by_sets):
+    """Else no test on a CPU would see sets that are wrong."""
+    played = Played(device_config(model=model))
+    rollout, policy = played.rollout, played.policy
+    wrong = rollout.sets.flip(1)
+    chosen, weight = torch.arange(rollout.steps * rollout.games), torch.tensor(0.01)
+
+    def answers(sets):
+        rollout.sets[:] = sets
+        steps = rollout.positions[2], rollout.sets[2], rollout.masks[2]
+        answer = policy.choose(*steps, torch.arange(rollout.games), 1.0)
+        losses = policy.losses(rollout, chosen, rollout.advantages, weight)
+        return (
+            answer.log_probs,
+            answer.values,
+            policy.values(*steps[:2]),
+            torch.stack([losses["kl"], losses["value_loss"]]).detach(),
+        )
+
+    right = answers(rollout.sets.clone())
+    assert torch.equal(right[1], right[2])
+    for one, other in zip(right, answers(wrong), strict=True):
+        assert torch.allclose(one, other, rtol=1e-3, atol=1e-5) != by_sets
+
+
+@each_sight
+@pytest.mark.usefixtures("by_sets")
+def test_a_past_self_moves_where_it_is_its_turn_and_these_steps_do_not_train(model):
+    played = Played(device_config(model=model, games={"opponent_share": 0.5}))
     rollout, opponent = played.rollout, played.pool.opponent
     assert 0 < played.statistics.trained_steps == rollout.trains.sum() < rollout.trains.size
     words_seen = 0
     games = VectorShogi(8, seed=played.config.seed, random_start_share=0.25, threads=1)
     for step in range(rollout.steps):
         words = torch.from_numpy((games.random_fractions() * 2.0**32).astype(np.int64))
-        masks = rollout.masks[step]
+        masks, positions = rollout.masks[step], rollout.positions[step]
+        sets = played.features.sets_of(positions.numpy())
         for player, rows in (
             (played.agent, rollout.trains[step]),
             (opponent, ~rollout.trains[step]),
         ):
-            chosen = DevicePolicy(player).choose(
-                rollout.positions[step], rollout.sets[step], masks, words, 1.0
-            )
+            chosen = DevicePolicy(player).choose(positions, sets, masks, words, 1.0)
             assert torch.equal(chosen.planes[rows].short(), rollout.planes[step][rows])
             words_seen += int(rows.sum())
         games.step(played.actions(games, step))
     assert words_seen == rollout.trains.size
+
+
+@each_sight
+@pytest.mark.usefixtures("by_sets")
+def test_a_cut_game_is_worth_what_its_last_position_is(model):
+    games = {"count": 7, "max_moves": 5, "random_start_plies": 4, "random_start_share": 0.7}
+    played = Played(device_config(model=model, games=games, ppo={"cut_games": "bootstrap"}))
+    found, expected = [], []
+    for step, _, _, games in played.replayed():
+        if step and games.truncated.any():
+            found += played.rollout.cut_values[step - 1, games.truncated].tolist()
+            last = games.final_positions[games.truncated]
+            expected += played.agent.evaluate_positions(last).tolist()
+    assert found == pytest.approx(expected, abs=1e-5)
+    assert len({round(value, 3) for value in found}) > 3
 
 
 @pytest.mark.parametrize("cut_games", ["draw", "bootstrap"])
@@ -143,14 +216,16 @@ def test_cut_games_are_valued_when_they_are_to_be(cut_games):
     assert (rollout.cut_values[rollout.truncations] != 0).all() == (cut_games == "bootstrap")
 
 
-def test_an_update_equals_that_of_an_agent_that_learns_from_lists_of_moves():
+@each_sight
+@pytest.mark.usefixtures("by_sets")
+def test_an_update_equals_that_of_an_agent_that_learns_from_lists_of_moves(model):
     """The same steps in the same order: the gradients differ by rounding alone."""
     ppo = {"minibatch": 64}
     exact = {"mixed_precision": False}
-    trainer = Trainer(device_config(ppo=ppo, training=exact))
+    trainer = Trainer(device_config(model=model, ppo=ppo, training=exact))
     opinionated(trainer.agent)
     trainer.collect()
-    plain = Trainer(small_config(ppo=ppo, training=exact))
+    plain = Trainer(small_config(model=model, ppo=ppo, training=exact))
     opinionated(plain.agent)
     fill_from(plain.buffer, trainer)
     plain.steps = trainer.steps

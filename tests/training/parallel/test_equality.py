@@ -6,7 +6,7 @@ import torch
 
 from keisei.training.trainer import Trainer
 from tests.core.reference import softmax_over_legal
-from tests.core.small import bits, one_thread
+from tests.core.small import bits, computes_as_said, networks, one_thread
 from tests.training.parallel.collecting import (
     Learner,
     experience,
@@ -19,6 +19,12 @@ from tests.training.parallel.collecting import (
 def _one_thread():
     with one_thread():
         yield
+
+
+def config_with(network, **settings):
+    """A config for one of `networks`."""
+    exact = {"mixed_precision": network["mixed_precision"]}
+    return parallel_config(model=network["model"], training=exact, **settings)
 
 
 def assert_same_collections(config, collections=3):
@@ -42,8 +48,9 @@ def assert_same_collections(config, collections=3):
     return happened
 
 
-def test_workers_play_what_one_process_plays():
-    happened = assert_same_collections(parallel_config(), collections=5)
+@pytest.mark.parametrize("network", networks(in_children=True))
+def test_workers_play_what_one_process_plays(network):
+    happened = assert_same_collections(config_with(network), collections=5)
     assert [statistics.trained_steps for statistics in happened] == [6 * 12] * 5
 
 
@@ -155,12 +162,14 @@ def weights_after(trainer, updates):
         trainer.close()
 
 
+@pytest.mark.parametrize("network", networks(in_children=True))
 @pytest.mark.parametrize("num_learners", [1, 2])
-def test_a_parallel_run_learns_what_the_same_run_in_one_process_learns(num_learners):
-    config = parallel_config(
-        games={"opponent_share": 0.5, "opponent_interval": 2}, num_learners=num_learners
-    )
-    expected, expected_state = weights_after(Trainer(config, debug_serial=True), 4)
+def test_a_parallel_run_learns_what_the_same_run_in_one_process_learns(num_learners, network):
+    past_selves = {"opponent_share": 0.5, "opponent_interval": 2}
+    config = config_with(network, games=past_selves, num_learners=num_learners)
+    serial = Trainer(config, debug_serial=True)
+    assert computes_as_said(serial.agent)
+    expected, expected_state = weights_after(serial, 4)
     found, state = weights_after(Trainer(config), 4)
     assert [name for name in expected if expected[name] != found[name]] == []
     assert state == expected_state

@@ -10,7 +10,7 @@ from keisei.core.ppo_agent import NonFiniteLossError
 from keisei.training.parallel.child_process import child_context
 from keisei.training.parallel.gradient_helpers import GradientHelpers
 from keisei.training.parallel.gradient_parts import GradientParts
-from tests.core.small import bits, one_thread, small_agent
+from tests.core.small import bits, computes_as_said, networks, one_thread, small_agent
 from tests.training.parallel.gradient_learners import (
     CHOSEN,
     GAMES,
@@ -20,6 +20,9 @@ from tests.training.parallel.gradient_learners import (
     parts_computed_here,
     rollout,
 )
+
+SHORT = 0.1
+"""Of a gradient."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -65,9 +68,10 @@ class TestGradients:
         for name, gradient in expected.items():
             torch.testing.assert_close(gradients[name], gradient, rtol=1e-5, atol=1e-6)
 
-    @pytest.mark.parametrize("mixed_precision", [False, True])
-    def test_helpers_and_the_main_process_compute_the_same_bits(self, mixed_precision):
-        with Learner(3, mixed_precision=mixed_precision) as learner:
+    @pytest.mark.parametrize("network", networks(in_children=True))
+    def test_helpers_and_the_main_process_compute_the_same_bits(self, network):
+        with Learner(3, **network) as learner:
+            assert computes_as_said(learner.agent)
             with_helpers = learner.gradients(CHOSEN)
             learner.helpers.close()
             alone = learner.gradients(CHOSEN)
@@ -77,6 +81,30 @@ class TestGradients:
             torch.set_num_threads(1)
         assert bits(with_helpers[0]) == bits(alone[0]) == bits(with_more_threads[0])
         assert bits(with_helpers[1]) == bits(alone[1]) == bits(with_more_threads[1])
+
+    @pytest.mark.usefixtures("no_tiles")
+    @pytest.mark.parametrize("network", networks())
+    @pytest.mark.parametrize("at_once", [1, 3])
+    def test_clipping_a_gradient_in_place_spoils_none_that_comes_after(self, at_once, network):
+        """That of a minibatch which one learner computed lies where this one writes the next."""
+        several = [CHOSEN[:1], CHOSEN[1:11], CHOSEN[11:12], CHOSEN[12:13], CHOSEN[13:], CHOSEN[:1]]
+        alone = {"minibatches": at_once, "start": False, "ready": False}
+        with Learner(3, **alone, **network) as learner, Learner(0, **network) as plain:
+            assert computes_as_said(learner.agent)
+            for one in (learner, plain):
+                copy_into(one.buffer, rollout())
+            norms = [take_clipped_step(learner) for _ in learner.gradients_in_turn(several)]
+            expected = []
+            for first in range(0, len(several), at_once):
+                group = several[first : first + at_once]  # with the same weights
+                for gradients in [mean_gradients(plain, chosen, 3 // at_once) for chosen in group]:
+                    for name, parameter in plain.agent.model.named_parameters():
+                        parameter.grad = gradients[name]
+                    expected.append(take_clipped_step(plain))
+        assert norms == pytest.approx(expected, rel=1e-4)
+        weights = plain.agent.model.state_dict()
+        for name, tensor in learner.agent.model.state_dict().items():
+            torch.testing.assert_close(tensor, weights[name], rtol=0, atol=1e-6)
 
     @pytest.mark.parametrize("learners", [2, 3, 5])
     def test_several_minibatches_at_once_are_computed_with_the_same_weights(self, learners):
@@ -130,13 +158,37 @@ class TestGradients:
             GradientHelpers(agent, steps=1, games=1, learners=2, context=child_context())
 
 
+def mean_gradients(learner, chosen, parts):
+    """By name, of steps that are computed in so many parts."""
+    total = {}
+    for part in np.array_split(chosen, parts):
+        for _, gradients in learner.gradients_in_turn([part] if len(part) else []):
+            for name, gradient in gradients.items():
+                total[name] = total.get(name, 0) + gradient * (len(part) / len(chosen))
+    return total
+
+
+def take_clipped_step(learner):
+    """Plain descent by the gradient that is there, whose norm before it is shortened."""
+    parameters = list(learner.agent.model.parameters())
+    norm = float(torch.nn.utils.clip_grad_norm_(parameters, SHORT))
+    assert norm > SHORT
+    with torch.no_grad():
+        for parameter in parameters:
+            parameter.sub_(0.1 * parameter.grad)
+    return norm
+
+
 def interrupt(*_):
     raise KeyboardInterrupt
 
 
 class TestUpdates:
-    def test_one_learner_learns_exactly_as_no_helpers_do(self):
-        with Learner(1) as learner, Learner(0) as plain:
+    @pytest.mark.usefixtures("no_tiles")
+    @pytest.mark.parametrize("network", networks())
+    def test_one_learner_learns_exactly_as_no_helpers_do(self, network):
+        with Learner(1, **network) as learner, Learner(0, **network) as plain:
+            assert computes_as_said(learner.agent)
             for seed in (1, 2, 3):
                 assert learner.update(rollout(seed)) == plain.update(rollout(seed))
             assert learner.everything() == plain.everything()

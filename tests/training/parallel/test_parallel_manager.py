@@ -6,6 +6,7 @@ import psutil
 import pytest
 
 from keisei.training.parallel.experience_collector import CollectorReport
+from keisei.training.parallel.packed_games import unpacked_games
 from keisei.training.parallel.self_play import SelfPlay
 from keisei.training.parallel.worker_process import work
 from tests.core.small import bits, one_thread
@@ -152,7 +153,10 @@ def test_a_closed_manager_goes_on_where_it_was_collected():
         state = bits(learner.collector.state())
         learner.collector.close()
         assert bits(learner.collector.state()) == state
-        starts = [bits(worker.state) for worker in learner.collector.workers]
+        starts = [
+            bits(unpacked_games(worker.state, config.games.max_moves))
+            for worker in learner.collector.workers
+        ]
         assert starts == [
             bits({name: array[part] for name, array in learner.collector.state().items()})
             for part in (slice(0, GAMES), slice(GAMES, 2 * GAMES))

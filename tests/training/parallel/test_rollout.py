@@ -6,15 +6,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keisei.core.experience_buffer import ExperienceBuffer
+from keisei.shogi.vector_shogi import HISTORY
+from keisei.training.parallel.packed_games import unpacked_games
 from keisei.training.parallel.rollout import Rollout, RolloutLayout, TornRolloutError
 from keisei.training.parallel.rollout_statistics import SIZE, RolloutStatistics
-from keisei.training.parallel.self_play import SelfPlay, groups_of
+from keisei.training.parallel.self_play import SelfPlay, games_state_layout, groups_of
 from keisei.training.parallel.shared_memory import SharedMemory, size_of
 from tests.core.small import bits, small_agent, small_config
 from tests.training.parallel.collecting import experience
 
 STEPS, GAMES = 4, 3
-CONFIG = small_config(games={"count": GAMES, "max_moves": 20}, training={"rollout_length": STEPS})
+MAX_MOVES = 20
+CONFIG = small_config(
+    games={"count": GAMES, "max_moves": MAX_MOVES}, training={"rollout_length": STEPS}
+)
 LAYOUT = RolloutLayout(CONFIG, GAMES)
 
 
@@ -30,17 +35,27 @@ class Written:
         self.last_values = random.random(GAMES, np.float32)
         self.statistics = RolloutStatistics.from_array(random.integers(0, 99, SIZE).astype(float))
         self.state = {
-            name.removeprefix("state."): nonsense(random, kind, shape)
-            for name, kind, shape in LAYOUT.specs
-            if name.startswith("state.")
+            name: nonsense(random, kind, shape)
+            for name, kind, shape in games_state_layout(CONFIG, GAMES)
         }
+        self.state["ply"] = random.integers(0, MAX_MOVES + 1, GAMES, np.int32)
         self.rollout.finish(self.last_values, self.statistics, self.state)
 
     def assert_read_from(self, other):
         assert experience(other.buffer) == experience(self.rollout.buffer)
         assert other.last_values.tobytes() == self.last_values.tobytes()
         assert other.statistics == self.statistics
-        assert bits(other.copy_of_state()) == bits(self.state)
+        assert bits(games_of(other)) == bits(without_the_future(self.state))
+
+
+def games_of(rollout):
+    return unpacked_games(rollout.copy_of_state(), MAX_MOVES)
+
+
+def without_the_future(state):
+    """Of histories what the games have played so far, and then zeros."""
+    past = np.arange(MAX_MOVES + 1) <= state["ply"][:, np.newaxis]
+    return {name: array * past if name in HISTORY else array for name, array in state.items()}
 
 
 def nonsense(random, kind, shape):
@@ -130,9 +145,9 @@ def test_a_rollout_holds_the_games_of_its_group():
     rollout = LAYOUT.private()
     rollout.begin(1, 0)
     values, statistics = play.collect(rollout.buffer)
-    rollout.finish(values, statistics, play.state())
+    rollout.finish(values, statistics, play.live_state())
     rollout.check(1, 0)
-    assert bits(rollout.copy_of_state()) == bits(play.state())
+    assert bits(games_of(rollout)) == bits(play.state())
     assert len(rollout.buffer) == STEPS * GAMES
 
 

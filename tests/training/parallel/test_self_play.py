@@ -8,6 +8,7 @@ from keisei.core.experience_buffer import ExperienceBuffer
 from keisei.core.ppo_agent import PPOAgent
 from keisei.shogi.shogi_game import ShogiGame
 from keisei.training.parallel.experience_collector import join_states, split_state
+from keisei.training.parallel.packed_games import packed_games
 from keisei.training.parallel.self_play import (
     Group,
     SelfPlay,
@@ -189,6 +190,17 @@ def test_a_loaded_group_plays_on_as_the_first_one():
     collected(one)
     other.load_state(one.state())
     assert experience(collected(other)) == experience(collected(one))
+
+
+def test_the_live_state_is_the_state_without_a_copy():
+    play = SelfPlay(parallel_config(), small_agent(), None, Group(0, 5))
+    live, before = play.live_state(), play.state()
+    assert bits(live) == bits(before)
+    collected(play)
+    played = packed_games(live)  # live histories keep something of earlier games
+    assert bits(played) == bits(packed_games(play.state())) != bits(packed_games(before))
+    assert all(np.shares_memory(array, play.live_state()[name]) for name, array in live.items())
+    assert not any(np.shares_memory(array, live[name]) for name, array in before.items())
 
 
 def test_the_layout_of_the_state_is_that_of_the_state():
