@@ -50,7 +50,7 @@ def has_pair_products() -> bool:
     No if Numba was told (`NUMBA_CPU_NAME`, ...) to compile for another one, or not at all.
     """
     another = config.CPU_NAME is not None or config.CPU_FEATURES is not None
-    compiles_for_it = config.ENABLE_AVX and not (config.DISABLE_JIT or another)
+    compiles_for_it = bool(config.ENABLE_AVX) and not (config.DISABLE_JIT or another)
     features = llvm.get_host_cpu_features()
     return compiles_for_it and bool(features.get("avx512bf16") and features.get("avx512f"))
 
