@@ -21,7 +21,7 @@ from keisei.shogi.notation.csa_writer import write_csa
 from keisei.shogi.notation.kif_reader import read_kif
 from keisei.shogi.notation.kif_writer import write_kif
 from keisei.shogi.notation.position_lines import read_position_lines, write_sfen, write_usi
-from keisei.shogi.notation.record_text import decode_record, split_lines
+from keisei.shogi.notation.record_text import decode_record, numbered_lines
 from keisei.shogi.notation.records import GameRecord
 
 RecordFormat = Literal["kif", "kifu", "csa", "usi", "sfen"]
@@ -58,7 +58,7 @@ def read_games(path: str | Path) -> list[GameRecord]:
 
 def sniff_format(text: str) -> RecordFormat:
     """The format of a text, told by its first line that is not empty or skipped by all formats."""
-    lines = (line.strip() for line in split_lines(text))
+    lines = (line.strip() for _, line in numbered_lines(text))
     first = next((line for line in lines if line and not line.startswith("#")), "")
     if first.split()[:1] in (["position"], ["startpos"]):
         return "usi"

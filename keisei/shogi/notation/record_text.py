@@ -43,12 +43,12 @@ def _decode_or_none(data: bytes, encoding: str) -> str | None:
 
 def split_lines(text: str) -> list[str]:
     """Lines as an editor counts them; `str.splitlines` would also break at form feeds and such."""
-    return _LINE_BREAK.split(text.removeprefix("\ufeff"))
+    return _LINE_BREAK.split(text)
 
 
 def numbered_lines(text: str) -> list[tuple[int, str]]:
-    """Each line with its number, from 1."""
-    return list(enumerate(split_lines(text), start=1))
+    """Each line of a file with its number, from 1; a byte order mark is no part of the first."""
+    return list(enumerate(split_lines(text.removeprefix("\ufeff")), start=1))
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from keisei.shogi.errors import NotationError
@@ -287,6 +287,7 @@ def test_arbitrary_bytes_are_read_or_refused_and_never_crash(data: bytes) -> Non
 
 
 @settings(max_examples=150, deadline=None)
+@example({"black": "\ufeff"}, "\ufeff", None)  # a byte order mark, but not of a file
 @given(
     st.dictionaries(st.sampled_from(["black", "event", "note", "表題"]), st.text(max_size=20)),
     st.text(max_size=30),
