@@ -16,14 +16,10 @@ from keisei.compiled.kernels import kernel
 from keisei.shogi.attacks import piece_attacks, without_lowest
 from keisei.shogi.batch import COLOUR, IN_CHECK, OWN_HAND, PLY_HIGH, PLY_LOW, REPETITIONS
 from keisei.shogi.bitboard import LOW_SQUARES, lowest_bit, lowest_square
-from keisei.shogi.tactics_kernel import write_tactics
+from keisei.shogi.tactics_kernel import ATTACKS, KINDS, LEVELS, MOST_COUNTED, write_tactics
 
-_KINDS = np.int64(14)
-_ATTACKS = 2 * _KINDS
-_LEVELS = 2 * _ATTACKS
-_MOST_COUNTED = np.int64(3)
 _BIT_OF_PIECE = np.array(  # by piece number and 14
-    [*(1 << (_KINDS + kind) for kind in range(13, -1, -1)), 0, *(1 << kind for kind in range(14))],
+    [*(1 << (KINDS + kind) for kind in range(13, -1, -1)), 0, *(1 << kind for kind in range(14))],
     np.int64,
 )
 WORD_BITS = 62
@@ -101,7 +97,7 @@ def _write_squares(position, detail, words):
     """Set the bits [81, W] of one position."""
     on_squares = words[:, 0]
     for square in range(81):
-        on_squares[square] = _BIT_OF_PIECE[_KINDS + position[square]]
+        on_squares[square] = _BIT_OF_PIECE[KINDS + position[square]]
     if detail >= 1:
         own, occupied = _squares_of(position, False)
         theirs, turned_occupied = _squares_of(position, True)
@@ -115,9 +111,9 @@ def _write_squares(position, detail, words):
 @kernel
 def _add_attacks(position, turned, pieces, occupied, on_squares):
     """Add what one side attacks, whose `pieces` these are; `turned`: the opponent's."""
-    sign, first, first_level = np.int64(1), _ATTACKS, _LEVELS
+    sign, first, first_level = np.int64(1), ATTACKS, LEVELS
     if turned:
-        sign, first, first_level = np.int64(-1), _ATTACKS + _KINDS, _LEVELS + _MOST_COUNTED
+        sign, first, first_level = np.int64(-1), ATTACKS + KINDS, LEVELS + MOST_COUNTED
     left_low, left_high = pieces
     occupied_low, occupied_high = occupied
     while left_low | left_high:

@@ -46,11 +46,11 @@ FORKS = np.int64(LOSSES + 2 * len(GAINS))
 MATES = np.int64(FORKS + 2 * len(FORKING))
 TACTICS_BITS = int(MATES + 4)
 
-# Of the word of attacks, see `plane_kernel`.
-_KINDS = np.int64(14)
-_ATTACKS = 2 * _KINDS
-_LEVELS = 2 * _ATTACKS
-_MOST_COUNTED = np.int64(3)
+# The first bit of each group in the word that `plane_kernel` writes before; own before theirs.
+KINDS = np.int64(14)
+ATTACKS = 2 * KINDS
+LEVELS = 2 * ATTACKS
+MOST_COUNTED = np.int64(3)
 _ALL_KINDS = np.int64((1 << 14) - 1)
 _BUT_KING = np.int64(_ALL_KINDS & ~(1 << (int(KING) - 1)))
 
@@ -148,10 +148,10 @@ def write_tactics(position, attacks, sides, tactics):
             1 - 2 * turned,
             low,
             high,
-            _ATTACKS + turned * _KINDS,
-            _LEVELS + turned * _MOST_COUNTED,
-            _ATTACKS + attacker * _KINDS,
-            _LEVELS + attacker * _MOST_COUNTED,
+            ATTACKS + turned * KINDS,
+            LEVELS + turned * MOST_COUNTED,
+            ATTACKS + attacker * KINDS,
+            LEVELS + attacker * MOST_COUNTED,
         )
         _add_dangers(position, side, pieces, attacks, tactics)
 
@@ -269,7 +269,7 @@ def _least(kinds):
 
 @kernel
 def _count_forks(square, worth, side, once, twice):
-    """Add from where each piece of a hand would attack this square, and for how many-th it is."""
+    """Add from where a piece of a hand would attack this square, once or again."""
     for kind in range(len(_FORKING)):
         if worth > VALUES[_FORKING[kind]]:
             low, high = piece_attacks(_FORKING[kind], square, side.occupied_low, side.occupied_high)

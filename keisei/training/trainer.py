@@ -125,8 +125,10 @@ class Trainer:
         else:
             self.collector = self._parallel_collector()
         # After the games: Numba's first parallel loop resets the number of OpenMP's threads.
-        for agent in (self.agent, *([self.pool.opponent] if self.pool else [])):
-            agent.use_threads(self._threads if counts is None else 1)
+        threads = self._threads if counts is None else 1
+        self.agent.use_threads(threads)
+        if self.pool is not None:
+            self.pool.opponent.use_threads(threads)
         self.buffer = self._make_buffer(helpers=not debug_serial)
         self.updates = 0
         self.steps = 0
