@@ -63,10 +63,11 @@ def main() -> None:
     training = bench_versus_serial(
         [*given.settings, mode], rounds=given.rounds, seconds=given.seconds, more_sides=sides
     )
+    config = config_of(given.settings)
     collecting = bench_collect(
-        config_of(given.settings),
+        config,
         counts,
-        games_per_worker=64,
+        games_per_worker=config.games.count,
         rounds=given.rounds,
         seconds=given.seconds / 2,
     )

@@ -1,6 +1,8 @@
 """`keisei bench collect`: how collection scales with workers, and what transport and weights cost.
 
-All worker counts are measured in turns, in one run: while one plays, the others are paused.
+All worker counts are measured in turns, in one run: while one plays, the others are paused. Beside
+each stand as many processes that play without handing anything over: cores that are all busy may
+be slower than one, and no collector can have more than these.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from keisei.bench.unlinked_play import UnlinkedPlay
 from keisei.config_schema import Config, ModelConfig, with_parallel
 from keisei.core.experience_buffer import ExperienceBuffer
 from keisei.core.ppo_agent import PPOAgent
@@ -36,26 +39,39 @@ def bench_collect(
     config: Config, worker_counts: list[int], *, games_per_worker: int, rounds: int, seconds: float
 ) -> dict[str, Any]:
     """Steps a second for each number of workers, the efficiency, and the cost of transport."""
-    rates: dict[int, list[float]] = {count: [] for count in worker_counts}
+    linked: dict[int, list[float]] = {count: [] for count in worker_counts}
+    unlinked: dict[int, list[float]] = {count: [] for count in worker_counts}
     with ExitStack() as stack:
         sides = {
-            count: stack.enter_context(_Side(config, count, games_per_worker, work))
+            count: (
+                stack.enter_context(_Side(config, count, games_per_worker, work)),
+                stack.enter_context(UnlinkedPlay(config, count, games_per_worker)),
+            )
             for count in worker_counts
         }
         for _ in range(rounds):
-            for count, side in sides.items():
-                rates[count].append(side.steps_per_second(seconds))
-    least = min(worker_counts)
-    single = statistics.median(rates[least]) / least
-    medians = {count: statistics.median(values) for count, values in rates.items()}
+            for count, (workers, alone) in sides.items():
+                linked[count].append(workers.steps_per_second(seconds))
+                unlinked[count].append(alone.steps_per_second(seconds))
     return {
         "cores": usable_cores(),
         "games_per_worker": games_per_worker,
+        **_scaling(linked),
+        **{f"unlinked_{name}": figures for name, figures in _scaling(unlinked).items()},
+        "transport_steps_per_second": transport_rate(config, seconds=seconds),
+        **publishing(),
+    }
+
+
+def _scaling(rates: dict[int, list[float]]) -> dict[str, dict[str, float]]:
+    """The medians for each number of processes, and what they are to the smallest number's."""
+    medians = {count: statistics.median(values) for count, values in rates.items()}
+    least = min(medians)
+    single = medians[least] / least
+    return {
         "steps_per_second": {str(count): rate for count, rate in medians.items()},
         "speed_up": {str(count): rate / single for count, rate in medians.items()},
         "efficiency": {str(count): rate / single / count for count, rate in medians.items()},
-        "transport_steps_per_second": transport_rate(config, seconds=seconds),
-        **publishing(),
     }
 
 

@@ -55,11 +55,13 @@ def train_table(report: dict[str, Any]) -> RenderableType:
 def collect_table(report: dict[str, Any]) -> RenderableType:
     """The report of `bench_collect`."""
     table = Table(title=f"Collecting on {report['cores']} cores")
-    for title in ("workers", "steps/s", "speed-up", "efficiency"):
+    for title in ("workers", "steps/s", "speed-up", "efficiency", "unlinked", "of these"):
         table.add_column(title, justify="right")
     for count, rate in report["steps_per_second"].items():
         speed_up, efficiency = report["speed_up"][count], report["efficiency"][count]
-        table.add_row(count, _number(rate), f"{speed_up:.2f}", f"{efficiency:.2f}")
+        alone = report["unlinked_steps_per_second"][count]
+        shares = (f"{ratio:.2f}" for ratio in (speed_up, efficiency))
+        table.add_row(count, _number(rate), *shares, _number(alone), f"{rate / alone:.2f}")
     facts = Table(show_header=False)
     for name, value in report.items():
         if isinstance(value, float):

@@ -75,7 +75,10 @@ def collect(
         typer.Argument(metavar="[CONFIG] [key=value]...", help="As for `keisei train`."),
     ] = None,
     workers: Annotated[str, typer.Option(help="Numbers of workers to measure.")] = "1,2",
-    games: Annotated[int, typer.Option(min=1, help="Games of each worker.")] = 128,
+    games: Annotated[
+        int | None,
+        typer.Option(min=1, help="Games of each worker; default: `games.count` of the config."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     rounds: Annotated[int, typer.Option(min=1, help="How often all sides take turns.")] = 7,
     seconds: Annotated[float, typer.Option(min=0.01, help="Length of one turn.")] = 3.0,
@@ -87,10 +90,11 @@ def collect(
 
     with one_sentence_for_bad_input():
         counts = _whole_numbers(workers)
+        config = config_of(settings or [])
         result = bench_collect(
-            config_of(settings or []),
+            config,
             counts,
-            games_per_worker=games,
+            games_per_worker=config.games.count if games is None else games,
             rounds=rounds,
             seconds=seconds,
         )

@@ -203,8 +203,7 @@ class ParallelManager:
                 columns.remove(column)
                 # Before the copy: the worker waits for its next order.
                 self._order_rollouts(running, set(columns))
-                self._place(committed, buffer, column, last_values)
-                statistics.add(committed.rollout.statistics)
+                statistics.add(self._place(committed, buffer, column, last_values))
                 states[committed.worker.number] = committed.state
                 running.communicator.release(committed.slot)
         self._order_rollouts(running, set())
@@ -251,14 +250,16 @@ class ParallelManager:
         buffer: ExperienceBuffer,
         column: int,
         last_values: NDArray[np.float32],
-    ) -> None:
-        """Copy a rollout out of its slot."""
+    ) -> RolloutStatistics:
+        """Copy a rollout out of its slot; what happened in it."""
         rollout, worker = committed.rollout, committed.worker
         games = worker.group.games
         buffer.place(rollout.buffer.get_serializable_batch(), column * games)
         last_values[column * games : (column + 1) * games] = rollout.last_values
         worker.steps += len(rollout.buffer)
-        worker.games += rollout.statistics.games
+        statistics = rollout.statistics
+        worker.games += statistics.games
+        return statistics
 
     def _leave_out_stale_steps(
         self, buffer: ExperienceBuffer, statistics: RolloutStatistics
