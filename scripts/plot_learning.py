@@ -5,8 +5,9 @@
 needs matplotlib (extra `dev`). docs/data/laptop_sweep.jsonl holds figures averaged over a tenth of
 each run; the other files are from `metrics.jsonl` of runs, every fourth update (gpu_run), every
 second (gpu_attack), every eighth (gpu_muon), every twelfth (gpu_muon_one_epoch), every sixteenth
-(gpu_lambda) or averaged over sixteen (laptop_seed*). gpu_ratings.jsonl holds what `keisei ladder`
-said of checkpoints, with the GPU minutes, starts included, and the games that they had cost.
+(gpu_lambda, gpu_4x192) or averaged over sixteen (laptop_seed*). gpu_ratings.jsonl holds what
+`keisei ladder` said of checkpoints, with the GPU minutes, starts included, and the games that they
+had cost.
 """
 
 from __future__ import annotations
@@ -95,6 +96,7 @@ def main() -> None:
         "6x128 with Muon": read("gpu_muon.jsonl"),
         "the same, one epoch": read("gpu_muon_one_epoch.jsonl"),
         "minibatch 2,048, lambda .9": read("gpu_lambda.jsonl"),
+        "4x192, tactics": read("gpu_4x192.jsonl"),
     }
     draw(runs, "On an H200", "gpu_run.png")
     draw_ratings(read("gpu_ratings.jsonl"), "gpu_ratings.png")
