@@ -30,6 +30,14 @@ _LONGEST_SECONDS = 300.0
 
 
 @contextmanager
+def seconds_in_log(what: str) -> Iterator[None]:
+    """Tell the run's log how long a part of the start takes: all of it is taken from learning."""
+    begun = time.perf_counter()
+    yield
+    _LOG.info("%s in %.1f s", what, time.perf_counter() - begun)
+
+
+@contextmanager
 def compiled_beside(config: Config, parts: Sequence[str] = PARTS) -> Iterator[None]:
     """Have children compile parts of a run with this config while entered.
 

@@ -1,5 +1,6 @@
 """What is compiled before a run on a GPU begins; here on the CPU."""
 
+import logging
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from keisei.training.parallel.device_start import (
     compile_learning,
     compile_playing,
     compiled_beside,
+    seconds_in_log,
 )
 from tests.core.small import bits, opinionated, small_config
 
@@ -87,6 +89,12 @@ def test_children_play_and_learn_with_the_config_they_are_told(children):
     with compiled_beside(config_of(["shogi-gpu", *settings])):
         assert [child.poll() for child in children] == [None, None]
     assert [child.returncode for child in children] == [0, 0]
+
+
+def test_the_log_tells_how_long_a_part_took(caplog):
+    with caplog.at_level(logging.INFO), seconds_in_log("what plays is compiled"):
+        pass
+    assert caplog.messages == ["what plays is compiled in 0.0 s"]
 
 
 def test_a_child_that_fails_is_told_of(children, caplog):
