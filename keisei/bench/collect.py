@@ -1,8 +1,8 @@
 """`keisei bench collect`: how collection scales with workers, and what transport and weights cost.
 
 All worker counts are measured in turns, in one run: while one plays, the others are paused. Beside
-each stand as many processes that play without handing anything over: cores that are all busy may
-be slower than one, and no collector can have more than these.
+each stand as many processes that play without handing anything over, which is what a collector
+could have at best: cores that are all busy may be slower than one.
 """
 
 from __future__ import annotations

@@ -17,7 +17,10 @@ _SECONDS_TO_END = 10.0
 
 
 class UnlinkedPlay:
-    """So many processes that play when told to; none knows of the others or hands anything over."""
+    """So many processes that play when told to; none knows of the others or hands anything over.
+
+    Past selves are not among their opponents, whatever the config says.
+    """
 
     def __init__(self, config: Config, processes: int, games: int) -> None:
         context = child_context()
@@ -54,7 +57,8 @@ def _play_when_told(config: Config, group: Group, pipe: Connection) -> None:
     settle_as_child(gives_way=False)
     agent = PPOAgent(config.model, config.ppo, mixed_precision=config.training.mixed_precision)
     play = SelfPlay(config, agent, None, group)
-    rollout = ExperienceBuffer(config.training.rollout_length, group.games)
+    length = config.training.parallel.rollout_length or config.training.rollout_length
+    rollout = ExperienceBuffer(length, group.games)
 
     def play_rollout() -> int:
         rollout.clear()
